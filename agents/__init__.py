@@ -1,0 +1,1 @@
+"""Players: whatever looks at a view of the table and chooses a card."""

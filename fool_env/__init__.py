@@ -1,0 +1,1 @@
+"""The trick-taking card game FOOL as a reinforcement-learning environment."""

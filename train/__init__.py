@@ -1,0 +1,1 @@
+"""Learners: self-play PPO, its configuration and its evaluation."""
