@@ -1,0 +1,216 @@
+"""What a seat sees, as named float32 fields of one size for every table; seats are relative, oneself first.
+
+`OBSERVATION` declares the fields once: offsets, bounds, the README's table and the spaces all derive from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from gymnasium import spaces
+
+from ._jit import kernel
+from .cards import CARD_NAMES, COLOUR_OFFSETS, COLOUR_SIZES, COLOURS, LOWEST_RANK, MAX_ONES, MAX_RANK, NUM_ACTIONS
+from .cards import ACTION_COLOUR, ACTION_RANK, NUM_COLOURS, WILD
+from .rules import MAX_FOOLS, MAX_PLAYERS
+from .state import NOBODY
+
+OBSERVATION_VERSION: Final = 1
+"""Changes whenever a field or its meaning does; every checkpoint carries it."""
+
+_SEATS = (MAX_PLAYERS,)
+_SEATS_COLOURS = (MAX_PLAYERS, NUM_COLOURS)
+_HAND_SCALE = 12  # the official hand
+
+# name, shape, (lowest, highest), meaning
+_FIELDS: Final = (
+    ("hand", (NUM_ACTIONS,), (0, MAX_ONES), "own cards by action: 1 if held; last, the number of 1s held"),
+    ("unseen", (NUM_ACTIONS,), (0, MAX_ONES), "cards in play that are neither in hand nor played, likewise"),
+    ("trick_played", _SEATS, (0, 1), "the seat has a card in the current trick"),
+    ("trick_colour", _SEATS_COLOURS, (0, 1), "its colour: green, red, yellow, blue; none for a 1"),
+    ("trick_is_one", _SEATS, (0, 1), "it is a wild 1"),
+    ("trick_rank", _SEATS, (0, 1), f"its rank / {MAX_RANK}"),
+    ("trick_wins", _SEATS, (0, 1), "it wins the trick so far"),
+    ("trick_fool", _SEATS, (0, 1), "it is among the num_fools worst cards so far"),
+    ("trick_order", _SEATS, (0, 1), f"the how manieth card of the trick it is / {MAX_PLAYERS}"),
+    ("present", _SEATS, (0, 1), "there is such a seat"),
+    ("sits_out", _SEATS, (0, 1), "a Fool of the last trick, not in this one"),
+    ("hand_size", _SEATS, (0, np.inf), f"cards held / {_HAND_SCALE}"),
+    ("void", _SEATS_COLOURS, (0, 1), "has shown to hold no green, red, yellow, blue"),
+    ("score", _SEATS, (-np.inf, np.inf), "total / -losing_total: at -1 the game ends"),
+    ("tens", _SEATS, (0, 1), "rounds scored with an empty hand / winning_tens: at 1 the game ends"),
+    ("leads", _SEATS, (0, 1), "led the current trick"),
+    ("deals", _SEATS, (0, 1), "is the dealer"),
+    ("plays_after", _SEATS, (0, 1), "another seat that has still to play in this trick"),
+    ("lead_colour", (NUM_COLOURS + 1,), (0, 1), "green, red, yellow, blue, open"),
+    ("num_players", (1,), (0, 1), f"seats / {MAX_PLAYERS}"),
+    ("num_fools", (1,), (0, 1), f"Fool discs / {MAX_FOOLS}"),
+    ("totals_matter", (1,), (0, 1), "the episode is a whole game, not one round"),
+)
+
+OBSERVATION: Final = np.dtype([(name, np.float32, shape) for name, shape, _, _ in _FIELDS])
+OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
+"""K, the number of floats in an observation."""
+
+
+def _bound(which: int) -> np.ndarray:
+    rows = [np.full(int(np.prod(shape)), limits[which], np.float32) for _, shape, limits, _ in _FIELDS]
+    return np.concatenate(rows)
+
+
+def observation_space() -> spaces.Box:
+    """The flat observation: Box of shape (OBSERVATION_SIZE,), float32."""
+    return spaces.Box(_bound(0), _bound(1), dtype=np.float32)
+
+
+@kernel
+def _spread(cards, row):
+    """Write the four colour masks of a set of cards as 82 zeros and ones."""
+    green, red, yellow, blue = cards
+    for i in range(COLOUR_SIZES[0]):
+        row[COLOUR_OFFSETS[0] + i] = np.float32((green >> np.uint32(i)) & np.uint32(1))
+    for i in range(COLOUR_SIZES[1]):
+        row[COLOUR_OFFSETS[1] + i] = np.float32((red >> np.uint32(i)) & np.uint32(1))
+    for i in range(COLOUR_SIZES[2]):
+        row[COLOUR_OFFSETS[2] + i] = np.float32((yellow >> np.uint32(i)) & np.uint32(1))
+    for i in range(COLOUR_SIZES[3]):
+        row[COLOUR_OFFSETS[3] + i] = np.float32((blue >> np.uint32(i)) & np.uint32(1))
+
+
+@kernel
+def deck_mask(game, colour):
+    """The cards of a colour that are in play, as bits like those of `hands` (R2)."""
+    return (np.uint32(1) << np.uint32(game.highest_rank[colour] - 1)) - np.uint32(1)
+
+
+@kernel
+def _unseen(game, seat, colour):
+    return deck_mask(game, colour) & ~(game.hands[seat, colour] | game.played[colour])
+
+
+@kernel
+def encode_cards(game, seat, observation):
+    """Own hand and the unseen cards; reads no other hand."""
+    hands = game.hands
+    _spread((hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3]), observation.hand)
+    observation.hand[WILD] = game.ones[seat]
+    unseen = (_unseen(game, seat, 0), _unseen(game, seat, 1), _unseen(game, seat, 2), _unseen(game, seat, 3))
+    _spread(unseen, observation.unseen)
+    observation.unseen[WILD] = game.num_ones - game.ones_played - game.ones[seat]
+
+
+@kernel
+def _relative(game, seat, viewer):
+    """A seat counted from the viewer, who is 0."""
+    return seat - viewer if seat >= viewer else seat - viewer + game.num_players
+
+
+@kernel
+def _relative_set(game, seats, viewer):
+    """A set of seats, each counted from the viewer."""
+    return ((seats >> viewer) | (seats << (game.num_players - viewer))) & ((1 << game.num_players) - 1)
+
+
+@kernel
+def _flag(seats, flags):
+    """Write a set of relative seats as eight zeros and ones."""
+    for i in range(MAX_PLAYERS):
+        flags[i] = np.float32((seats >> i) & 1)
+
+
+@kernel
+def encode_trick(game, viewer, observation):
+    """The cards of the current trick, by the seats that played them, and who is still to play."""
+    played = 0
+    for i in range(game.trick_start, game.num_plays):
+        seat = _relative(game, game.history_seats[i], viewer)
+        action = game.history_actions[i]
+        played |= 1 << seat
+        if action == WILD:
+            observation.trick_is_one[seat] = 1.0
+        else:
+            observation.trick_colour[seat, ACTION_COLOUR[action]] = 1.0
+        observation.trick_rank[seat] = ACTION_RANK[action] * np.float32(1 / MAX_RANK)
+        observation.trick_order[seat] = (i - game.trick_start + 1) * np.float32(1 / MAX_PLAYERS)
+    _flag(played, observation.trick_played)
+    if played:
+        observation.trick_wins[_relative(game, game.best_seat, viewer)] = 1.0
+        for i in range(game.num_fools):
+            if game.worst_seats[i] != NOBODY:
+                observation.trick_fool[_relative(game, game.worst_seats[i], viewer)] = 1.0
+    if game.player != NOBODY:
+        present = (1 << game.num_players) - 1
+        _flag(present & ~(played | _relative_set(game, game.fools, viewer) | 1), observation.plays_after)
+
+
+@kernel
+def encode_seats(game, viewer, observation):
+    """The public state of every seat at the table."""
+    score_scale = np.float32(-1.0) / np.float32(game.losing_total)
+    tens_scale = np.float32(1.0) / np.float32(game.winning_tens)
+    seat = viewer
+    for i in range(game.num_players):
+        observation.hand_size[i] = game.hand_sizes[seat] * np.float32(1 / _HAND_SCALE)
+        observation.score[i] = game.scores[seat] * score_scale
+        observation.tens[i] = game.tens[seat] * tens_scale
+        void = game.voids[seat]
+        if void:
+            for colour in range(NUM_COLOURS):
+                observation.void[i, colour] = (void >> colour) & 1
+        seat += 1
+        if seat == game.num_players:
+            seat = 0
+    _flag((1 << game.num_players) - 1, observation.present)
+    _flag(_relative_set(game, game.fools, viewer), observation.sits_out)
+    observation.leads[_relative(game, game.leader, viewer)] = 1.0
+    observation.deals[_relative(game, game.dealer, viewer)] = 1.0
+
+
+@kernel
+def encode_table(game, observation):
+    """What is the same from every seat."""
+    observation.lead_colour[game.lead_colour if game.lead_colour >= 0 else NUM_COLOURS] = 1.0
+    observation.num_players[0] = game.num_players * np.float32(1 / MAX_PLAYERS)
+    observation.num_fools[0] = game.num_fools * np.float32(1 / MAX_FOOLS)
+    observation.totals_matter[0] = 1.0 - game.one_round
+
+
+@kernel
+def encode_into(game, viewer, observation, row):
+    """Write what `viewer` sees of a record; `observation` (OBSERVATION) and `row` (float32[K]) are the same memory.
+
+    It reads nothing that the viewer may not know, so a full record and the viewer's view give the same bytes.
+    """
+    row[:] = 0.0
+    encode_cards(game, viewer, observation)
+    encode_trick(game, viewer, observation)
+    encode_seats(game, viewer, observation)
+    encode_table(game, observation)
+
+
+@kernel
+def _encode_views(views, observations, rows):
+    for i in range(len(views)):
+        encode_into(views[i], views[i].viewer, observations[i], rows[i])
+
+
+def encode(views: np.ndarray) -> np.ndarray:
+    """The observations of views, each from its viewer's seat.
+
+    Args:
+        views: GAME of shape (B,), as `Game.view` and `FoolVectorEnv.views` give them.
+
+    Returns:
+        float32 of shape (B, OBSERVATION_SIZE); `.view(OBSERVATION)` names its fields.
+
+    Raises:
+        ValueError: a full record, which has no viewer.
+    """
+    views = np.ascontiguousarray(np.atleast_1d(views))
+    if (views["viewer"] == NOBODY).any():
+        raise ValueError("encode takes views, not full records: a view has a viewer, see Game.view(seat)")
+    observations = np.zeros(len(views), OBSERVATION)
+    rows = observations.view(np.float32).reshape(len(views), OBSERVATION_SIZE)
+    _encode_views(views, observations, rows)
+    return rows
