@@ -33,7 +33,7 @@ def kernel(function: F) -> F:
 
     A kernel may call the kernels of `fool_env` and those of its own folder, and should be called with one signature
     only: processes that compile different signatures of one kernel at the same time can spoil numba's cache.
-    With `NUMBA_DISABLE_JIT=1` it runs as plain Python, where unsigned integers wrap as silently as they do in machine code.
+    With `NUMBA_DISABLE_JIT=1` it runs as plain Python, in which integers then wrap as silently as in machine code.
     """
     if numba.config.DISABLE_JIT:
         return cast(F, _plain(function))

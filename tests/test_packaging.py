@@ -60,12 +60,8 @@ def test_wheel_has_one_top_level_module(wheel: Path) -> None:
 
 def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    modules = {f"fool_env/{path.name}" for path in (ROOT / "fool_env").glob("*.py")}
-    modules |= {
-        f"fool_env/{folder}/{path.name}"
-        for folder in ("agents", "train", "configs")
-        for path in (ROOT / folder).glob("*.py")
-    }
+    homes = {"fool_env": "fool_env", **{folder: f"fool_env/{folder}" for folder in ("agents", "train", "configs")}}
+    modules = {f"{home}/{path.name}" for folder, home in homes.items() for path in (ROOT / folder).glob("*.py")}
     configurations = {f"fool_env/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
     assert configurations
     assert modules | configurations | {"fool_env/py.typed"} <= names
