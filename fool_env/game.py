@@ -256,7 +256,7 @@ class Game:
             RulesError: there is no such card.
         """
         if type(action) is not int:
-            action = parse_card(action)
+            action = int(action) if isinstance(action, np.integer) else parse_card(action)
         if not -1 < action < NUM_ACTIONS or not _play_if_legal(self._games, action):
             raise IllegalActionError(illegal_action_message(self._games[0], action))
 
@@ -383,7 +383,9 @@ def illegal_action_message(game: np.void, action: int) -> str:
 
 def _checked_deal(rules: Rules, hands: Sequence[Sequence[str | int]]) -> list[list[int]]:
     """The hands as actions, if they deal out the deck of the rules."""
-    if isinstance(hands, str) or len(hands) != rules.num_players:
+    if not _is_list(hands) or not all(map(_is_list, hands)):
+        raise RulesError(f"hands: {hands!r} is not a list of hands, each a list of cards")
+    if len(hands) != rules.num_players:
         raise RulesError(f"hands: {rules.num_players} players need {rules.num_players} hands, not {len(hands)}")
     dealt = [[parse_card(card) for card in hand] for hand in hands]
     deck = Counter(rules.deck.tolist())
@@ -397,3 +399,7 @@ def _checked_deal(rules: Rules, hands: Sequence[Sequence[str | int]]) -> list[li
         if len(hand) != rules.hand_size:
             raise RulesError(f"hands: seat {seat} has {len(hand)} cards, not {rules.hand_size}")
     return dealt
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)

@@ -11,9 +11,29 @@ import numpy as np
 from gymnasium import spaces
 
 from ._jit import kernel
-from .cards import CARD_NAMES, COLOUR_OFFSETS, COLOUR_SIZES, COLOURS, LOWEST_RANK, MAX_ONES, MAX_RANK, NUM_ACTIONS
-from .cards import ACTION_COLOUR, ACTION_RANK, NUM_COLOURS, WILD
-from .rules import MAX_FOOLS, MAX_PLAYERS
+from .cards import (
+    ACTION_COLOUR,
+    ACTION_RANK,
+    CARD_NAMES,
+    COLOUR_NAMES,
+    COLOUR_OFFSETS,
+    COLOUR_SIZES,
+    MAX_ONES,
+    MAX_RANK,
+    NUM_ACTIONS,
+    NUM_CARDS,
+    NUM_COLOURS,
+    WILD,
+)
+from .rules import (
+    LOWEST_LOSING_TOTAL,
+    MAX_EMPTY_HAND_POINTS,
+    MAX_FOOLS,
+    MAX_HAND,
+    MAX_ONE_PENALTY,
+    MAX_PLAYERS,
+    MAX_TENS,
+)
 from .state import NOBODY
 
 OBSERVATION_VERSION: Final = 1
@@ -21,7 +41,13 @@ OBSERVATION_VERSION: Final = 1
 
 _SEATS = (MAX_PLAYERS,)
 _SEATS_COLOURS = (MAX_PLAYERS, NUM_COLOURS)
-_HAND_SCALE = 12  # the official hand
+# The official hand, and the official ends of a game (R2, R14).
+_HAND_SCALE = 12
+_SCORE_SCALE = 80
+_TENS_SCALE = 6
+# No total can leave these, whatever the rules: one round below the last total that goes on; all the tens there can be.
+_LOWEST_SCORE = LOWEST_LOSING_TOTAL - MAX_HAND * max(MAX_RANK, MAX_ONE_PENALTY)
+_HIGHEST_SCORE = MAX_TENS * MAX_EMPTY_HAND_POINTS
 
 # name, shape, (lowest, highest), meaning
 _FIELDS: Final = (
@@ -36,10 +62,10 @@ _FIELDS: Final = (
     ("trick_order", _SEATS, (0, 1), f"the how manieth card of the trick it is / {MAX_PLAYERS}"),
     ("present", _SEATS, (0, 1), "there is such a seat"),
     ("sits_out", _SEATS, (0, 1), "a Fool of the last trick, not in this one"),
-    ("hand_size", _SEATS, (0, np.inf), f"cards held / {_HAND_SCALE}"),
+    ("hand_size", _SEATS, (0, MAX_HAND / _HAND_SCALE), f"cards held / {_HAND_SCALE}"),
     ("void", _SEATS_COLOURS, (0, 1), "has shown to hold no green, red, yellow, blue"),
-    ("score", _SEATS, (-np.inf, np.inf), "total / -losing_total: at -1 the game ends"),
-    ("tens", _SEATS, (0, 1), "rounds scored with an empty hand / winning_tens: at 1 the game ends"),
+    ("score", _SEATS, (_LOWEST_SCORE / _SCORE_SCALE, _HIGHEST_SCORE / _SCORE_SCALE), f"total / {_SCORE_SCALE}"),
+    ("tens", _SEATS, (0, MAX_TENS / _TENS_SCALE), f"rounds scored for an empty hand / {_TENS_SCALE}"),
     ("leads", _SEATS, (0, 1), "led the current trick"),
     ("deals", _SEATS, (0, 1), "is the dealer"),
     ("plays_after", _SEATS, (0, 1), "another seat that has still to play in this trick"),
@@ -54,6 +80,10 @@ OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
 """K, the number of floats in an observation."""
 
 
+STATE_SIZE: Final = OBSERVATION_SIZE + MAX_PLAYERS * NUM_ACTIONS
+"""The floats of a full state: the observation of one seat, then every hand as seen from it."""
+
+
 def _bound(which: int) -> np.ndarray:
     rows = [np.full(int(np.prod(shape)), limits[which], np.float32) for _, shape, limits, _ in _FIELDS]
     return np.concatenate(rows)
@@ -62,6 +92,13 @@ def _bound(which: int) -> np.ndarray:
 def observation_space() -> spaces.Box:
     """The flat observation: Box of shape (OBSERVATION_SIZE,), float32."""
     return spaces.Box(_bound(0), _bound(1), dtype=np.float32)
+
+
+def state_space() -> spaces.Box:
+    """The full state, all hands shown: Box of shape (STATE_SIZE,), float32."""
+    hands = np.zeros(MAX_PLAYERS * NUM_ACTIONS, np.float32)
+    low, high = np.concatenate([_bound(0), hands]), np.concatenate([_bound(1), hands + MAX_ONES])
+    return spaces.Box(low, high, dtype=np.float32)
 
 
 @kernel
@@ -147,13 +184,11 @@ def encode_trick(game, viewer, observation):
 @kernel
 def encode_seats(game, viewer, observation):
     """The public state of every seat at the table."""
-    score_scale = np.float32(-1.0) / np.float32(game.losing_total)
-    tens_scale = np.float32(1.0) / np.float32(game.winning_tens)
     seat = viewer
     for i in range(game.num_players):
         observation.hand_size[i] = game.hand_sizes[seat] * np.float32(1 / _HAND_SCALE)
-        observation.score[i] = game.scores[seat] * score_scale
-        observation.tens[i] = game.tens[seat] * tens_scale
+        observation.score[i] = game.scores[seat] * np.float32(1 / _SCORE_SCALE)
+        observation.tens[i] = game.tens[seat] * np.float32(1 / _TENS_SCALE)
         void = game.voids[seat]
         if void:
             for colour in range(NUM_COLOURS):
@@ -190,16 +225,45 @@ def encode_into(game, viewer, observation, row):
 
 
 @kernel
+def encode_hands(game, viewer, rows):
+    """Every hand, from the viewer's round the table: float32[8, 83] like the field `hand`."""
+    rows[:] = 0.0
+    seat = viewer
+    for i in range(game.num_players):
+        hands = game.hands
+        _spread((hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3]), rows[i])
+        rows[i, WILD] = game.ones[seat]
+        seat += 1
+        if seat == game.num_players:
+            seat = 0
+
+
+@kernel
+def encode_history(game, viewer, plays):
+    """The plays of the round in order, as (relative seat, action): int16[88, 2], -1 beyond the last."""
+    plays[:] = -1
+    for i in range(game.num_plays):
+        plays[i, 0] = _relative(game, game.history_seats[i], viewer)
+        plays[i, 1] = game.history_actions[i]
+
+
+@kernel
 def _encode_views(views, observations, rows):
     for i in range(len(views)):
         encode_into(views[i], views[i].viewer, observations[i], rows[i])
+
+
+@kernel
+def _encode_histories(views, plays):
+    for i in range(len(views)):
+        encode_history(views[i], views[i].viewer, plays[i])
 
 
 def encode(views: np.ndarray) -> np.ndarray:
     """The observations of views, each from its viewer's seat.
 
     Args:
-        views: GAME of shape (B,), as `Game.view` and `FoolVectorEnv.views` give them.
+        views: GAME of shape (B,) or one record, as `Game.view` and `FoolVectorEnv.views` give them.
 
     Returns:
         float32 of shape (B, OBSERVATION_SIZE); `.view(OBSERVATION)` names its fields.
@@ -207,10 +271,96 @@ def encode(views: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: a full record, which has no viewer.
     """
-    views = np.ascontiguousarray(np.atleast_1d(views))
-    if (views["viewer"] == NOBODY).any():
-        raise ValueError("encode takes views, not full records: a view has a viewer, see Game.view(seat)")
+    views = _checked_views(views)
     observations = np.zeros(len(views), OBSERVATION)
     rows = observations.view(np.float32).reshape(len(views), OBSERVATION_SIZE)
     _encode_views(views, observations, rows)
     return rows
+
+
+def history(views: np.ndarray) -> np.ndarray:
+    """The plays of the round so far, for models with a memory: with an observation they are perfect recall.
+
+    Args:
+        views: as for `encode`.
+
+    Returns:
+        int16 of shape (B, 88, 2): relative seat (the viewer is 0) and action of each play, -1 beyond the last.
+    """
+    views = _checked_views(views)
+    plays = np.empty((len(views), NUM_CARDS, 2), np.int16)
+    _encode_histories(views, plays)
+    return plays
+
+
+def _checked_views(views: np.ndarray) -> np.ndarray:
+    views = np.ascontiguousarray(np.atleast_1d(views))
+    if (views["viewer"] == NOBODY).any():
+        raise ValueError("these are full records, not views: a view has a viewer, see Game.view(seat)")
+    return views
+
+
+def describe(observation: np.ndarray) -> str:
+    """An observation in words, from the float32 row alone.
+
+    Args:
+        observation: float32 of shape (OBSERVATION_SIZE,).
+
+    Raises:
+        ValueError: the shape is wrong.
+    """
+    row = np.ascontiguousarray(observation, np.float32)
+    if row.shape != (OBSERVATION_SIZE,):
+        raise ValueError(f"observation: shape {row.shape} is not ({OBSERVATION_SIZE},)")
+    fields = row.view(OBSERVATION)[0]
+    led = [*COLOUR_NAMES, "open"][int(fields["lead_colour"].argmax())]
+    goal = "a whole game" if fields["totals_matter"][0] else "one round"
+    num_players, num_fools = _times(fields["num_players"][0], MAX_PLAYERS), _times(fields["num_fools"][0], MAX_FOOLS)
+    lines = [
+        f"{num_players} players, {num_fools} Fool{'s' if num_fools > 1 else ''}, {goal}; lead colour: {led}",
+        f"hand: {_cards_in_words(fields['hand'])}",
+        f"unseen: {_cards_in_words(fields['unseen'])}",
+    ]
+    return "\n".join(lines + [_seat_in_words(fields, seat) for seat in range(num_players)])
+
+
+def _times(value: float, scale: int) -> int:
+    return round(float(value) * scale)
+
+
+def _cards_in_words(counts: np.ndarray) -> str:
+    cards = [CARD_NAMES[action] for action in range(WILD) if counts[action]] + ["1"] * int(counts[WILD])
+    return " ".join(cards) or "none"
+
+
+def _seat_in_words(fields: np.void, seat: int) -> str:
+    words = [f"{_times(fields['hand_size'][seat], _HAND_SCALE)} cards"]
+    words.append(f"total {_times(fields['score'][seat], _SCORE_SCALE)}")
+    words.append(f"{_times(fields['tens'][seat], _TENS_SCALE)} tens")
+    if fields["trick_played"][seat]:
+        colour = "".join(name[0].upper() for name, is_it in zip(COLOUR_NAMES, fields["trick_colour"][seat]) if is_it)
+        order = _times(fields["trick_order"][seat], MAX_PLAYERS)
+        words.append(f"played {colour}{_times(fields['trick_rank'][seat], MAX_RANK)} as number {order}")
+    for name, meaning in (
+        ("trick_wins", "wins so far"),
+        ("trick_fool", "Fool so far"),
+        ("sits_out", "sits out"),
+        ("leads", "leads"),
+        ("deals", "deals"),
+        ("plays_after", "still to play"),
+    ):
+        if fields[name][seat]:
+            words.append(meaning)
+    void = [name for name, is_it in zip(COLOUR_NAMES, fields["void"][seat]) if is_it]
+    if void:
+        words.append(f"void in {' and '.join(void)}")
+    return f"{'you' if seat == 0 else f'seat +{seat}'}: {', '.join(words)}"
+
+
+def field_table() -> str:
+    """The fields as a Markdown table: name, first float, shape, range, meaning."""
+    lines = ["| field | offset | shape | range | meaning |", "|---|---|---|---|---|"]
+    for name, shape, (low, high), meaning in _FIELDS:
+        offset = OBSERVATION.fields[name][1] // 4
+        lines.append(f"| `{name}` | {offset} | {shape} | {low:.4g} to {high:.4g} | {meaning} |")
+    return "\n".join(lines)

@@ -15,16 +15,20 @@ MIN_PLAYERS = 3
 MAX_PLAYERS = 8
 MAX_HAND = 30
 MAX_FOOLS = (MAX_PLAYERS - 1) // 2
+MAX_EMPTY_HAND_POINTS = 100
+MAX_ONE_PENALTY = 50
+LOWEST_LOSING_TOTAL = -1000
+MAX_TENS = 50
 
 # field: (lowest, highest); RULES, "Rules as data"
 _RANGES = {
     "num_players": (MIN_PLAYERS, MAX_PLAYERS),
     "num_ones": (0, MAX_ONES),
     "num_fools": (1, MAX_FOOLS),
-    "empty_hand_points": (1, 100),
-    "one_penalty": (0, 50),
-    "losing_total": (-1000, -1),
-    "winning_tens": (1, 50),
+    "empty_hand_points": (1, MAX_EMPTY_HAND_POINTS),
+    "one_penalty": (0, MAX_ONE_PENALTY),
+    "losing_total": (LOWEST_LOSING_TOTAL, -1),
+    "winning_tens": (1, MAX_TENS),
 }
 
 # players: (highest rank of green, red, yellow, blue; 1s; fools); RULES R2
@@ -119,10 +123,9 @@ class Rules:
     @classmethod
     def official(cls, num_players: int) -> Rules:
         """The official table for 4 to 8 players (R2, R10)."""
-        if num_players not in _OFFICIAL:
-            raise RulesError(f"num_players: the official game is for 4 to 8 players, not {num_players!r}")
+        num_players = _checked_int("num_players", num_players, min(_OFFICIAL), max(_OFFICIAL))
         highest_rank, num_ones, num_fools = _OFFICIAL[num_players]
-        return cls(int(num_players), highest_rank, num_ones, num_fools)
+        return cls(num_players, highest_rank, num_ones, num_fools)
 
     @classmethod
     def foppen_1995(cls, num_players: int) -> Rules:
@@ -131,10 +134,9 @@ class Rules:
         Only the deck is that edition's: the score is ours (R13), its own score and its announcement of
         the last card are not implemented.
         """
-        if num_players not in (3, 4, 5, 6):
-            raise RulesError(f"num_players: the 1995 deck is for 3 to 6 players, not {num_players!r}")
+        num_players = _checked_int("num_players", num_players, 3, 6)
         highest_rank, num_ones, num_fools = _OFFICIAL[5]
-        return cls(int(num_players), highest_rank, num_ones, num_fools)
+        return cls(num_players, highest_rank, num_ones, num_fools)
 
     @classmethod
     def miniature(cls) -> Rules:

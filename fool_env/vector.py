@@ -2,92 +2,224 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ._jit import kernel
 from .cards import NUM_ACTIONS
 from .engine import hide, is_legal, legal_mask, next_round, play, start_game
-from .errors import IllegalActionError
-
+from .errors import IllegalActionError, RulesError
+from .game import illegal_action_message
 from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
-from .state import GAME, new_games, rules_of
+from .state import GAME, GAME_VERSION, checked_episode, new_games, rules_of
 
 
 @kernel
-def _reset(games, seeds, episodes, master):
-    for i in range(len(games)):
-        episodes[i] = 0
-        seeds[i] = derive(derive(master, i), 0)
-        start_game(games[i], seeds[i])
+def _start_episode(game, table, master, episodes, seeds):
+    seeds[table] = derive(derive(master, table), episodes[table])
+    start_game(game, seeds[table])
+
+
+@kernel
+def _reset(games, master, episodes, seeds):
+    for table in range(len(games)):
+        episodes[table] = 0
+        _start_episode(games[table], table, master, episodes, seeds)
 
 
 @kernel
 def _first_illegal(games, actions):
-    for i in range(len(games)):
-        if not is_legal(games[i], actions[i]):
-            return i
+    for table in range(len(games)):
+        if not is_legal(games[table], actions[table]):
+            return table
     return -1
 
 
 @kernel
-def _step(games, actions, seeds, episodes, master, reward, rewards, dones, players, masks, observations, rows):
-    for i in range(len(games)):
-        game = games[i]
-        play(game, actions[i])
-        pay(game, reward, rewards[i])
-        dones[i] = game.game_over
-        if game.game_over:
-            episodes[i] += 1
-            seeds[i] = derive(derive(master, i), episodes[i])
-            start_game(game, seeds[i])
-        elif game.round_over:
-            next_round(game)
-        players[i] = game.player
-        legal_mask(game, masks[i])
-        encode_into(game, game.player, observations[i], rows[i])
+def _observe_table(game, table, players, masks, observations, rows):
+    players[table] = game.player
+    legal_mask(game, masks[table])
+    encode_into(game, game.player, observations[table], rows[table])
 
 
 @kernel
 def _observe(games, players, masks, observations, rows):
-    for i in range(len(games)):
-        players[i] = games[i].player
-        legal_mask(games[i], masks[i])
-        encode_into(games[i], games[i].player, observations[i], rows[i])
+    for table in range(len(games)):
+        _observe_table(games[table], table, players, masks, observations, rows)
+
+
+@kernel
+def _step(games, actions, reward, master, episodes, seeds, rewards, dones, players, masks, observations, rows):
+    for table in range(len(games)):
+        game = games[table]
+        play(game, actions[table])
+        pay(game, reward, rewards[table])
+        dones[table] = game.game_over
+        if game.game_over:
+            episodes[table] += 1
+            _start_episode(game, table, master, episodes, seeds)
+        elif game.round_over:
+            next_round(game)
+        _observe_table(game, table, players, masks, observations, rows)
 
 
 @kernel
 def _hide_others(games):
-    for i in range(len(games)):
-        hide(games[i], games[i].player)
+    for table in range(len(games)):
+        hide(games[table], games[table].player)
 
 
 class FoolVectorEnv:
-    def __init__(self, num_tables, rules, episode="game", reward="points", seed=0):
-        self.games = new_games([rules] * num_tables, episode)
-        self._reward = reward_code(reward, episode)
+    """Many tables that step together; whoever is to act at each table acts.
+
+    The arrays below are the same objects for the env's life, and **each `reset` and `step` overwrites them**: copy
+    what must outlive the next call. A table whose round or game ends is dealt the next one in the same step: then
+    `rewards` and `dones` are of the play just made, and observation, mask and player belong to what comes next.
+    Episodes end by the rules alone and are never truncated, so nothing needs a final observation to bootstrap from.
+
+    Everything at table i depends on `seed`, i and the actions at table i; the number of tables plays no part.
+    Kernels release the GIL: envs in several Python threads run side by side.
+
+    Args:
+        num_tables: T, the number of tables.
+        rules: the rules of every table, or a list of them, one for each table (they may differ in players).
+        episode: "game" (R14), or "round": every episode is a first round, totals do not matter.
+        reward: "points", "relative" or "win" (see `fool_env.rewards`).
+        seed: 0 to 2**64 - 1; None takes one from the operating system.
+
+    Attributes:
+        observations: float32 (T, OBSERVATION_SIZE), what the seat to act sees.
+        masks: int8 (T, 83), 1 for each of its legal actions; every row has at least one.
+        players: int64 (T,), the seat to act.
+        rewards: float32 (T, 8), what the last step paid to each absolute seat; absent seats get 0.
+        dones: bool (T,), whether the last step ended the episode, for all seats at once.
+        seeds: uint64 (T,), the seed of each current episode: `Game(rules, int(seeds[i]), episode)` replays it.
+
+    Raises:
+        RulesError: rules that are none, or not one for each table.
+        ValueError: an episode, reward or seed that is none, or fewer than one table.
+    """
+
+    def __init__(
+        self,
+        num_tables: int,
+        rules: Rules | Sequence[Rules],
+        episode: str = "game",
+        reward: str = "points",
+        seed: int | None = 0,
+    ) -> None:
+        if num_tables < 1:
+            raise ValueError(f"num_tables: {num_tables} is not at least 1")
+        tables = [rules] * num_tables if isinstance(rules, Rules) else list(rules)
+        if len(tables) != num_tables:
+            raise RulesError(f"rules: {num_tables} tables need as many Rules, not {len(tables)}")
+        self.num_tables = num_tables
+        self.rules = tuple(tables)
+        self.episode = checked_episode(episode)
+        self.reward = reward
+        self._reward_code = reward_code(reward, episode)
         self._master = checked_seed(seed)
-        T = num_tables
-        self._fields = np.zeros(T, OBSERVATION)
-        self.observations = self._fields.view(np.float32).reshape(T, OBSERVATION_SIZE)
-        self.masks = np.zeros((T, NUM_ACTIONS), np.int8)
-        self.players = np.zeros(T, np.int64)
-        self.rewards = np.zeros((T, MAX_PLAYERS), np.float32)
-        self.dones = np.zeros(T, np.bool_)
-        self.seeds = np.zeros(T, np.uint64)
-        self._episodes = np.zeros(T, np.int64)
+        self._games = new_games(tables, episode)
+        self._episodes = np.zeros(num_tables, np.int64)
+        self._fields = np.zeros(num_tables, OBSERVATION)
+        self.observations = self._fields.view(np.float32).reshape(num_tables, OBSERVATION_SIZE)
+        self.masks = np.zeros((num_tables, NUM_ACTIONS), np.int8)
+        self.players = np.zeros(num_tables, np.int64)
+        self.rewards = np.zeros((num_tables, MAX_PLAYERS), np.float32)
+        self.dones = np.zeros(num_tables, np.bool_)
+        self.seeds = np.zeros(num_tables, np.uint64)
+        self.reset()
 
-    def reset(self):
-        _reset(self.games, self.seeds, self._episodes, self._master)
-        _observe(self.games, self.players, self.masks, self._fields, self.observations)
+    def reset(self, seed: int | None = None) -> None:
+        """Start the first episode of every table; a seed replaces the one given before."""
+        if seed is not None:
+            self._master = checked_seed(seed)
+        _reset(self._games, self._master, self._episodes, self.seeds)
+        self.rewards[:] = 0
+        self.dones[:] = False
+        self._observe()
 
-    def step(self, actions):
-        i = _first_illegal(self.games, actions)
-        if i >= 0:
-            raise IllegalActionError("x")
-        _step(self.games, actions, self.seeds, self._episodes, self._master, self._reward, self.rewards, self.dones,
-              self.players, self.masks, self._fields, self.observations)
+    def step(self, actions: np.ndarray) -> None:
+        """Play one card at every table.
+
+        Args:
+            actions: integers of shape (T,), for `players`.
+
+        Raises:
+            IllegalActionError: an action is illegal; no table has changed.
+            ValueError: the shape or dtype is wrong.
+        """
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_tables,) or not np.issubdtype(actions.dtype, np.integer):
+            raise ValueError(
+                f"actions: {actions.dtype} of shape {actions.shape} are not integers of shape ({self.num_tables},)"
+            )
+        actions = np.ascontiguousarray(actions, np.int64)
+        table = _first_illegal(self._games, actions)
+        if table >= 0:
+            message = illegal_action_message(self._games[table], int(actions[table]))
+            raise IllegalActionError(f"table {table}: {message}")
+        _step(
+            self._games,
+            actions,
+            self._reward_code,
+            self._master,
+            self._episodes,
+            self.seeds,
+            self.rewards,
+            self.dones,
+            self.players,
+            self.masks,
+            self._fields,
+            self.observations,
+        )
+
+    @property
+    def views(self) -> np.ndarray:
+        """The view of each table's seat to act, for agents: GAME of shape (T,), a copy."""
+        views = self._games.copy()
+        _hide_others(views)
+        return views
+
+    @property
+    def games(self) -> np.ndarray:
+        """Every table's full record, all hands shown: GAME of shape (T,), a copy."""
+        return self._games.copy()
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All that the env needs to go on from here, as arrays that `np.savez` takes without pickling."""
+        return {
+            "version": np.array(GAME_VERSION),
+            "master": np.array(self._master),
+            "episodes": self._episodes.copy(),
+            "seeds": self.seeds.copy(),
+            "games": self._games.view(np.uint8).reshape(self.num_tables, GAME.itemsize).copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` saved.
+
+        Raises:
+            ValueError: saved by another version, or by an env of other tables or rules.
+        """
+        if int(state["version"]) != GAME_VERSION:
+            raise ValueError(f"the saved tables have version {state['version']}, this one reads {GAME_VERSION}")
+        if state["games"].shape != (self.num_tables, GAME.itemsize):
+            raise ValueError(f"{len(state['games'])} tables were saved, this env has {self.num_tables}")
+        games = np.ascontiguousarray(state["games"]).view(GAME)[:, 0]
+        for table, rules in enumerate(self.rules):
+            if rules_of(games[table]) != rules:
+                raise ValueError(f"table {table} was saved with other rules: {rules_of(games[table])}, not {rules}")
+        self._games[:] = games
+        self._master = np.uint64(state["master"])
+        self._episodes[:] = state["episodes"]
+        self.seeds[:] = state["seeds"]
+        self._observe()
+
+    def _observe(self) -> None:
+        _observe(self._games, self.players, self.masks, self._fields, self.observations)
