@@ -193,7 +193,7 @@ def trick_key(colour, rank, lead_colour, order):
     and of two equals the one played first is the better; `order` counts the trick's plays from 0.
     """
     follows = colour < 0 or colour == lead_colour
-    return (rank + (_LEAD_BONUS if follows else 0)) * _KEY_STEP + (_KEY_STEP - 1 - order)
+    return (np.int64(rank) + (_LEAD_BONUS if follows else 0)) * _KEY_STEP + (_KEY_STEP - 1 - order)
 
 
 @kernel
