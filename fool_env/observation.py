@@ -75,7 +75,8 @@ _FIELDS: Final = (
     ("totals_matter", (1,), (0, 1), "the episode is a whole game, not one round"),
 )
 
-OBSERVATION: Final = np.dtype([(name, np.float32, shape) for name, shape, _, _ in _FIELDS])
+# np.record for the same reason as in GAME.
+OBSERVATION: Final = np.dtype((np.record, [(name, np.float32, shape) for name, shape, _, _ in _FIELDS]))
 OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
 """K, the number of floats in an observation."""
 
