@@ -1,0 +1,97 @@
+"""What an agent is, and `make_agent`: from a name, as configs and command lines have it, to the agent."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from .scripted import CautiousAgent, HighestAgent, LowestAgent, RandomAgent
+
+
+class Agent(Protocol):
+    """Whatever chooses cards; batched, so that a network and a rule look alike.
+
+    A choice depends on its view and its seed alone, not on the batch that it is made in.
+    """
+
+    @property
+    def name(self) -> str:
+        """The agent's `make_agent` string."""
+
+    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each view.
+
+        Args:
+            views: GAME of shape (B,), each the view of its seat to act (`views["player"]`).
+            seeds: uint64 of shape (B,), the luck of each choice.
+
+        Returns:
+            The actions, int64 of shape (B,).
+        """
+
+
+class AgentError(ValueError):
+    """There is no such agent, or it has no such option; the message says what there is."""
+
+
+# Each factory's keyword parameters are the agent's options, and an option is of the type of its default.
+_FACTORIES: Final[dict[str, Callable[..., Agent]]] = {
+    "random": RandomAgent,
+    "lowest": LowestAgent,
+    "highest": HighestAgent,
+    "cautious": CautiousAgent,
+}
+_CHECKPOINT_SUFFIX = ".zip"
+
+
+def make_agent(spec: str, deterministic: bool = False) -> Agent:
+    """The agent that a string names.
+
+    Args:
+        spec: "random", "lowest", "highest" or "cautious"; `name:option=value,option=value` where the agent has
+            options; or the path of a trained agent's checkpoint, "runs/6p/final.zip".
+        deterministic: a trained agent plays its likeliest card instead of a sampled one; the others take no notice.
+
+    Raises:
+        AgentError: there is no such agent or option.
+        OSError, ValueError: the checkpoint cannot be read.
+    """
+    if spec.endswith(_CHECKPOINT_SUFFIX):
+        from .neural import load_agent  # brings in torch, which the other agents do without
+
+        return load_agent(spec, deterministic=deterministic)
+    name, _, options = spec.partition(":")
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        raise AgentError(
+            f'there is no agent "{name}"{_nearest(name, _FACTORIES)}; agents are {", ".join(_FACTORIES)}, '
+            f'and checkpoints by path, such as "runs/6p/final{_CHECKPOINT_SUFFIX}"'
+        )
+    return factory(**_parse_options(name, options, inspect.signature(factory).parameters))
+
+
+def _parse_options(name: str, options: str, parameters: Any) -> dict[str, Any]:
+    """The values of "option=value,option=value", each of the type of its parameter's default."""
+    values: dict[str, Any] = {}
+    for option in options.split(",") if options else []:
+        key, equals, text = option.partition("=")
+        if key not in parameters:
+            has = f"its options are {', '.join(parameters)}" if parameters else "it takes none"
+            raise AgentError(f'agent "{name}" has no option "{key}"{_nearest(key, parameters)}; {has}')
+        if not equals or key in values:
+            raise AgentError(f'agent "{name}": write each option once, as {key}=value, not "{options}"')
+        kind = type(parameters[key].default)
+        try:
+            values[key] = kind(text)
+        except ValueError:
+            raise AgentError(f'agent "{name}": {key}={text} is not {kind.__name__}') from None
+    return values
+
+
+def _nearest(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f' (do you mean "{near[0]}"?)' if near else ""

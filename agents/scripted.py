@@ -1,0 +1,154 @@
+"""The scripted agents: random, lowest, highest and cautious.
+
+Each is a kernel on one record, `choose_...(view, seed) -> action`, for other kernels to call, and an agent over
+batches of views. The kernels read the hand of the seat to act and what is public, nothing else, so a full record
+and the seat's view of it give the same card. The strength figures of this project rest on `lowest` and `highest`,
+so these two never change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fool_env._jit import kernel
+from fool_env.cards import COLOUR_OFFSETS, NUM_ACTIONS, NUM_COLOURS, WILD
+from fool_env.engine import legal_actions, legal_hand
+from fool_env.rng import below, output
+from fool_env.state import NOBODY
+
+
+@kernel
+def choose_random(view, seed):
+    """Any legal card, each as likely."""
+    actions = np.empty(NUM_ACTIONS, np.int64)
+    count = legal_actions(view, actions)
+    return actions[below(output(seed), count)]
+
+
+@kernel
+def choose_highest(view, seed):
+    """The highest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
+    best, best_bit = WILD, -1
+    for colour in range(NUM_COLOURS):
+        cards = legal_hand(view, colour)
+        if cards:
+            bit = highest_bit(cards)
+            if bit > best_bit:
+                best, best_bit = COLOUR_OFFSETS[colour] + bit, bit
+    return np.int64(best)
+
+
+@kernel
+def choose_lowest(view, seed):
+    """The lowest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
+    if view.ones[view.player] > 0:
+        return np.int64(WILD)
+    best, best_bit = 0, 32
+    for colour in range(NUM_COLOURS):
+        cards = legal_hand(view, colour)
+        if cards:
+            bit = highest_bit(cards & (~cards + np.uint32(1)))
+            if bit < best_bit:
+                best, best_bit = COLOUR_OFFSETS[colour] + bit, bit
+    return np.int64(best)
+
+
+@kernel
+def highest_bit(cards):
+    """The number of the highest bit set in a uint32 other than 0: the highest card's rank less 2."""
+    bit = 0
+    for shift in (16, 8, 4, 2, 1):
+        if cards >> np.uint32(shift):
+            cards >>= np.uint32(shift)
+            bit += shift
+    return bit
+
+
+@kernel
+def choose_cautious(view, seed):
+    """The best rule-based player (for now, the highest card)."""
+    return choose_highest(view, seed)
+
+
+@kernel
+def _act_random(views, seeds, actions):
+    for i in range(len(views)):
+        actions[i] = choose_random(views[i], seeds[i])
+
+
+@kernel
+def _act_highest(views, seeds, actions):
+    for i in range(len(views)):
+        actions[i] = choose_highest(views[i], seeds[i])
+
+
+@kernel
+def _act_lowest(views, seeds, actions):
+    for i in range(len(views)):
+        actions[i] = choose_lowest(views[i], seeds[i])
+
+
+@kernel
+def _act_cautious(views, seeds, actions):
+    for i in range(len(views)):
+        actions[i] = choose_cautious(views[i], seeds[i])
+
+
+class ScriptedAgent:
+    """An agent that is a kernel; it has no options and remembers nothing."""
+
+    def __init__(self, name: str, kernel_on_views: Any) -> None:
+        self.name = name
+        self._kernel = kernel_on_views
+
+    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each view.
+
+        Args:
+            views: GAME of shape (B,), each the view of its seat to act.
+            seeds: uint64 of shape (B,); only `random` uses them.
+
+        Returns:
+            The actions, int64 of shape (B,).
+
+        Raises:
+            ValueError: a record is not the view of the seat to act, or its round is over; or the shapes differ.
+        """
+        if views.shape != seeds.shape or views.ndim != 1:
+            raise ValueError(f"views and seeds: shapes {views.shape} and {seeds.shape} are not one (B,)")
+        wrong = np.flatnonzero((views["player"] == NOBODY) | (views["viewer"] != views["player"]))
+        if wrong.size:
+            raise ValueError(f"views: number {wrong[0]} is not the view of a seat that is to act")
+        actions = np.empty(len(views), np.int64)
+        self._kernel(views, np.ascontiguousarray(seeds, np.uint64), actions)
+        return actions
+
+
+class RandomAgent(ScriptedAgent):
+    """Plays any legal card, each as likely."""
+
+    def __init__(self) -> None:
+        super().__init__("random", _act_random)
+
+
+class LowestAgent(ScriptedAgent):
+    """Plays the lowest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
+
+    def __init__(self) -> None:
+        super().__init__("lowest", _act_lowest)
+
+
+class HighestAgent(ScriptedAgent):
+    """Plays the highest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
+
+    def __init__(self) -> None:
+        super().__init__("highest", _act_highest)
+
+
+class CautiousAgent(ScriptedAgent):
+    """The best rule-based player here: weighs becoming the Fool against shedding high ranks."""
+
+    def __init__(self) -> None:
+        super().__init__("cautious", _act_cautious)
