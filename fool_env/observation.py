@@ -16,8 +16,6 @@ from .cards import (
     ACTION_RANK,
     CARD_NAMES,
     COLOUR_NAMES,
-    COLOUR_OFFSETS,
-    COLOUR_SIZES,
     MAX_ONES,
     MAX_RANK,
     NUM_ACTIONS,
@@ -25,6 +23,7 @@ from .cards import (
     NUM_COLOURS,
     WILD,
 )
+from .engine import BYTE_FLAGS, NUM_BYTES, action_bits, byte_of
 from .rules import (
     LOWEST_LOSING_TOTAL,
     MAX_EMPTY_HAND_POINTS,
@@ -39,6 +38,7 @@ from .state import NOBODY
 OBSERVATION_VERSION: Final = 1
 """Changes whenever a field or its meaning does; every checkpoint carries it."""
 
+_BYTE_FLAGS = BYTE_FLAGS.astype(np.float32)
 _SEATS = (MAX_PLAYERS,)
 _SEATS_COLOURS = (MAX_PLAYERS, NUM_COLOURS)
 # The official hand, and the official ends of a game (R2, R14).
@@ -81,6 +81,9 @@ OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
 """K, the number of floats in an observation."""
 
 
+# The fields before this one are written whole, the others only where they are not zero.
+_FIRST_SPARSE = OBSERVATION.fields["trick_played"][1] // 4  # type: ignore[index]
+
 STATE_SIZE: Final = OBSERVATION_SIZE + MAX_PLAYERS * NUM_ACTIONS
 """The floats of a full state: the observation of one seat, then every hand as seen from it."""
 
@@ -103,17 +106,23 @@ def state_space() -> spaces.Box:
 
 
 @kernel
-def _spread(cards, row):
-    """Write the four colour masks of a set of cards as 82 zeros and ones."""
-    green, red, yellow, blue = cards
-    for i in range(COLOUR_SIZES[0]):
-        row[COLOUR_OFFSETS[0] + i] = np.float32((green >> np.uint32(i)) & np.uint32(1))
-    for i in range(COLOUR_SIZES[1]):
-        row[COLOUR_OFFSETS[1] + i] = np.float32((red >> np.uint32(i)) & np.uint32(1))
-    for i in range(COLOUR_SIZES[2]):
-        row[COLOUR_OFFSETS[2] + i] = np.float32((yellow >> np.uint32(i)) & np.uint32(1))
-    for i in range(COLOUR_SIZES[3]):
-        row[COLOUR_OFFSETS[3] + i] = np.float32((blue >> np.uint32(i)) & np.uint32(1))
+def _spread(green, red, yellow, blue, row):
+    """Write four colour masks as 82 zeros and ones, a byte at a time as in `engine.legal_mask`."""
+    low, high = action_bits(green, red, yellow, blue)
+    for index in range(NUM_BYTES):
+        byte = byte_of(low, high, index)
+        for i in range(8):
+            row[8 * index + i] = _BYTE_FLAGS[byte, i]
+    byte = byte_of(low, high, NUM_BYTES)
+    for i in range(WILD - 8 * NUM_BYTES):
+        row[8 * NUM_BYTES + i] = _BYTE_FLAGS[byte, i]
+
+
+@kernel
+def _spread_hand(game, seat, row):
+    hands = game.hands
+    _spread(hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3], row)
+    row[WILD] = game.ones[seat]
 
 
 @kernel
@@ -130,11 +139,10 @@ def _unseen(game, seat, colour):
 @kernel
 def encode_cards(game, seat, observation):
     """Own hand and the unseen cards; reads no other hand."""
-    hands = game.hands
-    _spread((hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3]), observation.hand)
-    observation.hand[WILD] = game.ones[seat]
-    unseen = (_unseen(game, seat, 0), _unseen(game, seat, 1), _unseen(game, seat, 2), _unseen(game, seat, 3))
-    _spread(unseen, observation.unseen)
+    _spread_hand(game, seat, observation.hand)
+    green, red = _unseen(game, seat, 0), _unseen(game, seat, 1)
+    yellow, blue = _unseen(game, seat, 2), _unseen(game, seat, 3)
+    _spread(green, red, yellow, blue, observation.unseen)
     observation.unseen[WILD] = game.num_ones - game.ones_played - game.ones[seat]
 
 
@@ -218,7 +226,8 @@ def encode_into(game, viewer, observation, row):
 
     It reads nothing that the viewer may not know, so a full record and the viewer's view give the same bytes.
     """
-    row[:] = 0.0
+    for i in range(_FIRST_SPARSE, OBSERVATION_SIZE):
+        row[i] = 0.0
     encode_cards(game, viewer, observation)
     encode_trick(game, viewer, observation)
     encode_seats(game, viewer, observation)
@@ -231,9 +240,7 @@ def encode_hands(game, viewer, rows):
     rows[:] = 0.0
     seat = viewer
     for i in range(game.num_players):
-        hands = game.hands
-        _spread((hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3]), rows[i])
-        rows[i, WILD] = game.ones[seat]
+        _spread_hand(game, seat, rows[i])
         seat += 1
         if seat == game.num_players:
             seat = 0

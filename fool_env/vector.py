@@ -19,17 +19,22 @@ from .rules import MAX_PLAYERS, Rules
 from .state import GAME, GAME_VERSION, checked_episode, new_games, rules_of
 
 
+_BLOCK = 64
+
+
 @kernel
-def _start_episode(game, table, master, episodes, seeds):
-    seeds[table] = derive(derive(master, table), episodes[table])
-    start_game(game, seeds[table])
+def _start_episode(game, table, episode, master):
+    """Start a table's episode of this number, and return its seed."""
+    seed = derive(derive(master, table), episode)
+    start_game(game, seed)
+    return seed
 
 
 @kernel
 def _reset(games, master, episodes, seeds):
     for table in range(len(games)):
         episodes[table] = 0
-        _start_episode(games[table], table, master, episodes, seeds)
+        seeds[table] = _start_episode(games[table], table, 0, master)
 
 
 @kernel
@@ -41,31 +46,35 @@ def _first_illegal(games, actions):
 
 
 @kernel
-def _observe_table(game, table, players, masks, observations, rows):
-    players[table] = game.player
-    legal_mask(game, masks[table])
-    encode_into(game, game.player, observations[table], rows[table])
+def _observe(games, players, masks, observations, rows):
+    for table in range(len(games)):
+        game = games[table]
+        players[table] = game.player
+        legal_mask(game, masks[table])
+        encode_into(game, game.player, observations[table], rows[table])
 
 
 @kernel
-def _observe(games, players, masks, observations, rows):
-    for table in range(len(games)):
-        _observe_table(games[table], table, players, masks, observations, rows)
+def _play(games, actions, first_table, reward, master, episodes, seeds, rewards, dones):
+    for i in range(len(games)):
+        game = games[i]
+        play(game, actions[i])
+        pay(game, reward, rewards[i])
+        dones[i] = game.game_over
+        if game.game_over:
+            episodes[i] += 1
+            seeds[i] = _start_episode(game, first_table + i, episodes[i], master)
+        elif game.round_over:
+            next_round(game)
 
 
 @kernel
 def _step(games, actions, reward, master, episodes, seeds, rewards, dones, players, masks, observations, rows):
-    for table in range(len(games)):
-        game = games[table]
-        play(game, actions[table])
-        pay(game, reward, rewards[table])
-        dones[table] = game.game_over
-        if game.game_over:
-            episodes[table] += 1
-            _start_episode(game, table, master, episodes, seeds)
-        elif game.round_over:
-            next_round(game)
-        _observe_table(game, table, players, masks, observations, rows)
+    # Two short loops over tables that stay in the cache are faster than one long one.
+    for start in range(0, len(games), _BLOCK):
+        block = slice(start, min(start + _BLOCK, len(games)))
+        _play(games[block], actions[block], start, reward, master, episodes[block], seeds[block], rewards[block], dones[block])
+        _observe(games[block], players[block], masks[block], observations[block], rows[block])
 
 
 @kernel
