@@ -7,7 +7,7 @@ import numpy as np
 from ._jit import kernel
 from .cards import ACTION_COLOUR, ACTION_RANK, COLOUR_OFFSETS, LOWEST_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD
 from .rng import advance, below, derive, output
-from .state import GAME, NOBODY, OPEN
+from .state import GAME, NOBODY, OPEN, Record
 
 # A trick has at most 8 cards; the earlier card of two equals is the better one (R8, R9).
 _KEY_STEP = 8
@@ -25,7 +25,7 @@ BYTE_FLAGS = np.array([[byte >> bit & 1 for bit in range(8)] for byte in range(2
 
 
 @kernel
-def start_game(game, seed):
+def start_game(game: Record, seed: np.uint64) -> None:
     """Deal the first round of a game to a dealer drawn by lot (R4), everything depending on the seed alone."""
     game.rng = derive(seed, 0)
     for seat in range(8):
@@ -40,14 +40,14 @@ def start_game(game, seed):
 
 
 @kernel
-def next_round(game):
+def next_round(game: Record) -> None:
     """Pass the deal to the left and deal again (R4)."""
     game.dealer = (game.dealer + 1) % game.num_players
     deal(game)
 
 
 @kernel
-def deal(game):
+def deal(game: Record) -> None:
     """Shuffle and deal the whole deck evenly (R4), then start the round."""
     clear_hands(game)
     cards = np.empty(NUM_CARDS, np.uint8)
@@ -70,7 +70,7 @@ def deal(game):
 
 
 @kernel
-def clear_hands(game):
+def clear_hands(game: Record) -> None:
     """Take all cards back."""
     for seat in range(8):
         game.ones[seat] = 0
@@ -80,7 +80,7 @@ def clear_hands(game):
 
 
 @kernel
-def give_card(game, seat, action):
+def give_card(game: Record, seat: int, action: int) -> None:
     """Put one card into a hand."""
     colour = ACTION_COLOUR[action]
     if colour < 0:
@@ -91,7 +91,7 @@ def give_card(game, seat, action):
 
 
 @kernel
-def start_round(game):
+def start_round(game: Record) -> None:
     """Open the first trick of the hands just dealt: all take part, left of the dealer leads (R4, R5)."""
     for seat in range(8):
         game.voids[seat] = 0
@@ -111,7 +111,7 @@ def start_round(game):
 
 
 @kernel
-def _start_trick(game, leader, size):
+def _start_trick(game: Record, leader: int, size: int) -> None:
     game.leader = leader
     game.player = leader
     game.trick_start = game.num_plays
@@ -125,13 +125,13 @@ def _start_trick(game, leader, size):
 
 
 @kernel
-def must_follow(game, seat):
+def must_follow(game: Record, seat: int) -> bool:
     """Whether the seat holds a card of the lead colour, and so may play only these and 1s (R6)."""
     return game.lead_colour >= 0 and game.hands[seat, game.lead_colour] != 0
 
 
 @kernel
-def is_legal(game, action):
+def is_legal(game: Record, action: int) -> bool:
     """Whether the seat to act may play this card now (R6, R7). Any integer may be asked about."""
     seat = game.player
     if seat < 0 or action < 0 or action > WILD:
@@ -145,7 +145,7 @@ def is_legal(game, action):
 
 
 @kernel
-def legal_hand(game, colour):
+def legal_hand(game: Record, colour: int) -> int:
     """The cards of one colour that the seat to act may play now (R6), as bits like those of `hands`."""
     seat = game.player
     if must_follow(game, seat) and colour != game.lead_colour:
@@ -154,7 +154,7 @@ def legal_hand(game, colour):
 
 
 @kernel
-def action_bits(green, red, yellow, blue):
+def action_bits(green: int, red: int, yellow: int, blue: int) -> tuple[np.uint64, np.uint64]:
     """Four colour masks as one set of coloured actions: bits 0-63 and bits 64-81."""
     low = np.uint64(green) | (np.uint64(red) << _RED_SHIFT) | (np.uint64(yellow) << _YELLOW_SHIFT)
     high = (np.uint64(yellow) >> (_WORD - _YELLOW_SHIFT)) | (np.uint64(blue) << (_BLUE_SHIFT - _WORD))
@@ -162,7 +162,7 @@ def action_bits(green, red, yellow, blue):
 
 
 @kernel
-def byte_of(low, high, index):
+def byte_of(low: np.uint64, high: np.uint64, index: int) -> np.uint64:
     """One byte of a set of actions: those from 8 * index on."""
     if index < 8:
         return (low >> np.uint64(8 * index)) & _BYTE
@@ -170,7 +170,7 @@ def byte_of(low, high, index):
 
 
 @kernel
-def legal_mask(game, mask):
+def legal_mask(game: Record, mask: np.ndarray) -> None:
     """Fill int8[83] with 1 for each action that the seat to act may choose (R6, R7), 0 elsewhere."""
     if game.player < 0:
         mask[:] = 0
@@ -188,7 +188,7 @@ def legal_mask(game, mask):
 
 
 @kernel
-def legal_actions(game, actions):
+def legal_actions(game: Record, actions: np.ndarray) -> int:
     """Write the legal actions of the seat to act, ascending, into int64[83], and return how many there are."""
     if game.player < 0:
         return 0
@@ -209,7 +209,7 @@ def legal_actions(game, actions):
 
 
 @kernel
-def trick_key(colour, rank, lead_colour, order):
+def trick_key(colour: int, rank: int, lead_colour: int, order: int) -> int:
     """The place of a card in its trick: the winner has the highest key, the Fools have the lowest (R8-R10).
 
     Off-colour cards lie below those of the lead colour, a 1 (colour -1) counts as the lead colour's lowest card,
@@ -220,7 +220,7 @@ def trick_key(colour, rank, lead_colour, order):
 
 
 @kernel
-def play(game, action):
+def play(game: Record, action: int) -> None:
     """Play a legal card for the seat to act; finish the trick, the round and the game if that is its turn."""
     seat = game.player
     _lay_card(game, seat, action)
@@ -231,7 +231,7 @@ def play(game, action):
 
 
 @kernel
-def _lay_card(game, seat, action):
+def _lay_card(game: Record, seat: int, action: int) -> None:
     """Move a card from the hand to the trick, and note what the play shows about the hand (R16)."""
     colour, rank = ACTION_COLOUR[action], ACTION_RANK[action]
     if colour < 0:
@@ -257,7 +257,7 @@ def _lay_card(game, seat, action):
 
 
 @kernel
-def _rank_among_worst(game, seat, key):
+def _rank_among_worst(game: Record, seat: int, key: int) -> None:
     """Keep the num_fools worst cards of the trick so far in order (R9, R10)."""
     for i in range(game.num_fools):
         if key < game.worst_keys[i]:
@@ -267,7 +267,7 @@ def _rank_among_worst(game, seat, key):
 
 
 @kernel
-def _next_seat(game, seat):
+def _next_seat(game: Record, seat: int) -> int:
     """The next seat to the left that takes part in this trick (R4, R10)."""
     seat += 1
     if seat == game.num_players:
@@ -280,7 +280,7 @@ def _next_seat(game, seat):
 
 
 @kernel
-def _resolve_trick(game):
+def _resolve_trick(game: Record) -> None:
     """Hand out the discs (R9-R11) and open the next trick, or end the round once a hand is empty (R12)."""
     fools = 0
     for i in range(game.num_fools):
@@ -300,7 +300,7 @@ def _resolve_trick(game):
 
 
 @kernel
-def score_round(game):
+def score_round(game: Record) -> None:
     """Score the hands (R13), and end the game if a total or a count of tens says so (R14)."""
     over = game.one_round == 1
     for seat in range(game.num_players):
@@ -319,7 +319,7 @@ def score_round(game):
 
 
 @kernel
-def held_penalty(game, seat):
+def held_penalty(game: Record, seat: int) -> int:
     """The points that the cards still in a hand cost: their ranks, and one_penalty for each 1 (R13)."""
     penalty = game.one_penalty * game.ones[seat]
     for colour in range(NUM_COLOURS):
@@ -334,7 +334,7 @@ def held_penalty(game, seat):
 
 
 @kernel
-def winners(game):
+def winners(game: Record) -> int:
     """The set of seats with the highest total (R15), as bits."""
     best = game.scores[0]
     for seat in range(1, game.num_players):
@@ -347,7 +347,7 @@ def winners(game):
 
 
 @kernel
-def hide(game, seat):
+def hide(game: Record, seat: int) -> None:
     """Turn a record into the seat's view of it: the other hands and the luck to come are blanked (R16, R17)."""
     game.viewer = seat
     game.rng = 0
@@ -359,7 +359,7 @@ def hide(game, seat):
 
 
 @kernel
-def _legal_masks(games, masks):
+def _legal_masks(games: np.ndarray, masks: np.ndarray) -> None:
     for i in range(len(games)):
         legal_mask(games[i], masks[i])
 

@@ -39,22 +39,22 @@ _NO_ACTION = np.zeros(NUM_ACTIONS, np.int8)
 
 
 @kernel
-def _observe(games, seat, fields, rows):
+def _observe(games: np.ndarray, seat: int, fields: np.ndarray, rows: np.ndarray) -> None:
     encode_into(games[0], seat, fields[0], rows[0])
 
 
 @kernel
-def _mask(games, masks):
+def _mask(games: np.ndarray, masks: np.ndarray) -> None:
     legal_mask(games[0], masks[0])
 
 
 @kernel
-def _hands(games, seat, hands):
+def _hands(games: np.ndarray, seat: int, hands: np.ndarray) -> None:
     encode_hands(games[0], seat, hands)
 
 
 @kernel
-def _pay(games, reward, paid):
+def _pay(games: np.ndarray, reward: int, paid: np.ndarray) -> None:
     pay(games[0], reward, paid)
 
 
@@ -63,7 +63,7 @@ def env(**kwargs: Any) -> AECEnv[str, Any, Any]:
     return OrderEnforcingWrapper(raw_env(**kwargs))
 
 
-class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # noqa: N801 - PettingZoo's name for it
+class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  # noqa: N801 - PettingZoo: untyped, its name
     """The agents are "player_0" and so on, one for each seat; `agent_selection` is the seat to act.
 
     A Fool is passed over by `agent_selection` for a trick, not terminated; all agents end together, and each gets
@@ -175,7 +175,7 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # noqa: N801 - PettingZ
         """
         agent = self.agent_selection
         if self.terminations[agent]:
-            self._was_dead_step(action)  # type: ignore[arg-type]  # its type leaves out None, its contract does not
+            self._was_dead_step(action)
             return
         self.game.play(action)  # type: ignore[arg-type]  # None raises, as it should
         self._cumulative_rewards[agent] = 0.0

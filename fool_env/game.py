@@ -25,17 +25,17 @@ _MAGIC = b"FOOL"
 
 # Kernels on an array of one game: a lone record costs ten times as much to hand over.
 @kernel
-def _start(games, seed):
+def _start(games: np.ndarray, seed: np.uint64) -> None:
     engine.start_game(games[0], seed)
 
 
 @kernel
-def _next_round(games):
+def _next_round(games: np.ndarray) -> None:
     engine.next_round(games[0])
 
 
 @kernel
-def _play_if_legal(games, action):
+def _play_if_legal(games: np.ndarray, action: int) -> bool:
     if not engine.is_legal(games[0], action):
         return False
     engine.play(games[0], action)
@@ -43,33 +43,33 @@ def _play_if_legal(games, action):
 
 
 @kernel
-def _legal_actions(games, actions):
+def _legal_actions(games: np.ndarray, actions: np.ndarray) -> int:
     return engine.legal_actions(games[0], actions)
 
 
 @kernel
-def _winners(games):
+def _winners(games: np.ndarray) -> int:
     return engine.winners(games[0])
 
 
 @kernel
-def _hide(games, seat):
+def _hide(games: np.ndarray, seat: int) -> None:
     engine.hide(games[0], seat)
 
 
 @kernel
-def _set_dealer(games, dealer):
+def _set_dealer(games: np.ndarray, dealer: int) -> None:
     games[0].dealer = dealer
     engine.clear_hands(games[0])
 
 
 @kernel
-def _give_card(games, seat, action):
+def _give_card(games: np.ndarray, seat: int, action: int) -> None:
     engine.give_card(games[0], seat, action)
 
 
 @kernel
-def _start_round(games):
+def _start_round(games: np.ndarray) -> None:
     engine.start_round(games[0])
 
 
@@ -248,7 +248,7 @@ class Game:
         legal: list[int] = self._actions[:count].tolist()
         return legal
 
-    def play(self, action: int | str) -> None:
+    def play(self, action: int | np.integer | str) -> None:
         """Play a card for the seat to act, by action or name.
 
         Raises:

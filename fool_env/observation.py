@@ -33,7 +33,7 @@ from .rules import (
     MAX_PLAYERS,
     MAX_TENS,
 )
-from .state import NOBODY
+from .state import NOBODY, Record
 
 OBSERVATION_VERSION: Final = 1
 """Changes whenever a field or its meaning does; every checkpoint carries it."""
@@ -81,8 +81,15 @@ OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
 """K, the number of floats in an observation."""
 
 
+def _first_float(field: str) -> int:
+    """Where a field begins in the flat observation."""
+    fields = OBSERVATION.fields
+    assert fields is not None  # a structured dtype has fields
+    return fields[field][1] // 4
+
+
 # The fields before this one are written whole, the others only where they are not zero.
-_FIRST_SPARSE = OBSERVATION.fields["trick_played"][1] // 4  # type: ignore[index]
+_FIRST_SPARSE = _first_float("trick_played")
 
 STATE_SIZE: Final = OBSERVATION_SIZE + MAX_PLAYERS * NUM_ACTIONS
 """The floats of a full state: the observation of one seat, then every hand as seen from it."""
@@ -106,7 +113,7 @@ def state_space() -> spaces.Box:
 
 
 @kernel
-def _spread(green, red, yellow, blue, row):
+def _spread(green: int, red: int, yellow: int, blue: int, row: np.ndarray) -> None:
     """Write four colour masks as 82 zeros and ones, a byte at a time as in `engine.legal_mask`."""
     low, high = action_bits(green, red, yellow, blue)
     for index in range(NUM_BYTES):
@@ -119,25 +126,25 @@ def _spread(green, red, yellow, blue, row):
 
 
 @kernel
-def _spread_hand(game, seat, row):
+def _spread_hand(game: Record, seat: int, row: np.ndarray) -> None:
     hands = game.hands
     _spread(hands[seat, 0], hands[seat, 1], hands[seat, 2], hands[seat, 3], row)
     row[WILD] = game.ones[seat]
 
 
 @kernel
-def deck_mask(game, colour):
+def deck_mask(game: Record, colour: int) -> int:
     """The cards of a colour that are in play, as bits like those of `hands` (R2)."""
     return (np.uint32(1) << np.uint32(game.highest_rank[colour] - 1)) - np.uint32(1)
 
 
 @kernel
-def _unseen(game, seat, colour):
+def _unseen(game: Record, seat: int, colour: int) -> int:
     return deck_mask(game, colour) & ~(game.hands[seat, colour] | game.played[colour])
 
 
 @kernel
-def encode_cards(game, seat, observation):
+def encode_cards(game: Record, seat: int, observation: Record) -> None:
     """Own hand and the unseen cards; reads no other hand."""
     _spread_hand(game, seat, observation.hand)
     green, red = _unseen(game, seat, 0), _unseen(game, seat, 1)
@@ -147,26 +154,26 @@ def encode_cards(game, seat, observation):
 
 
 @kernel
-def _relative(game, seat, viewer):
+def _relative(game: Record, seat: int, viewer: int) -> int:
     """A seat counted from the viewer, who is 0."""
     return seat - viewer if seat >= viewer else seat - viewer + game.num_players
 
 
 @kernel
-def _relative_set(game, seats, viewer):
+def _relative_set(game: Record, seats: int, viewer: int) -> int:
     """A set of seats, each counted from the viewer."""
     return ((seats >> viewer) | (seats << (game.num_players - viewer))) & ((1 << game.num_players) - 1)
 
 
 @kernel
-def _flag(seats, flags):
+def _flag(seats: int, flags: np.ndarray) -> None:
     """Write a set of relative seats as eight zeros and ones."""
     for i in range(MAX_PLAYERS):
         flags[i] = np.float32((seats >> i) & 1)
 
 
 @kernel
-def encode_trick(game, viewer, observation):
+def encode_trick(game: Record, viewer: int, observation: Record) -> None:
     """The cards of the current trick, by the seats that played them, and who is still to play."""
     played = 0
     for i in range(game.trick_start, game.num_plays):
@@ -191,7 +198,7 @@ def encode_trick(game, viewer, observation):
 
 
 @kernel
-def encode_seats(game, viewer, observation):
+def encode_seats(game: Record, viewer: int, observation: Record) -> None:
     """The public state of every seat at the table."""
     seat = viewer
     for i in range(game.num_players):
@@ -212,7 +219,7 @@ def encode_seats(game, viewer, observation):
 
 
 @kernel
-def encode_table(game, observation):
+def encode_table(game: Record, observation: Record) -> None:
     """What is the same from every seat."""
     observation.lead_colour[game.lead_colour if game.lead_colour >= 0 else NUM_COLOURS] = 1.0
     observation.num_players[0] = game.num_players * np.float32(1 / MAX_PLAYERS)
@@ -221,7 +228,7 @@ def encode_table(game, observation):
 
 
 @kernel
-def encode_into(game, viewer, observation, row):
+def encode_into(game: Record, viewer: int, observation: Record, row: np.ndarray) -> None:
     """Write what `viewer` sees of a record; `observation` (OBSERVATION) and `row` (float32[K]) are the same memory.
 
     It reads nothing that the viewer may not know, so a full record and the viewer's view give the same bytes.
@@ -235,7 +242,7 @@ def encode_into(game, viewer, observation, row):
 
 
 @kernel
-def encode_hands(game, viewer, rows):
+def encode_hands(game: Record, viewer: int, rows: np.ndarray) -> None:
     """Every hand, from the viewer's round the table: float32[8, 83] like the field `hand`."""
     rows[:] = 0.0
     seat = viewer
@@ -247,7 +254,7 @@ def encode_hands(game, viewer, rows):
 
 
 @kernel
-def encode_history(game, viewer, plays):
+def encode_history(game: Record, viewer: int, plays: np.ndarray) -> None:
     """The plays of the round in order, as (relative seat, action): int16[88, 2], -1 beyond the last."""
     plays[:] = -1
     for i in range(game.num_plays):
@@ -256,13 +263,13 @@ def encode_history(game, viewer, plays):
 
 
 @kernel
-def _encode_views(views, observations, rows):
+def _encode_views(views: np.ndarray, observations: np.ndarray, rows: np.ndarray) -> None:
     for i in range(len(views)):
         encode_into(views[i], views[i].viewer, observations[i], rows[i])
 
 
 @kernel
-def _encode_histories(views, plays):
+def _encode_histories(views: np.ndarray, plays: np.ndarray) -> None:
     for i in range(len(views)):
         encode_history(views[i], views[i].viewer, plays[i])
 
@@ -346,7 +353,9 @@ def _seat_in_words(fields: np.void, seat: int) -> str:
     words.append(f"total {_times(fields['score'][seat], _SCORE_SCALE)}")
     words.append(f"{_times(fields['tens'][seat], _TENS_SCALE)} tens")
     if fields["trick_played"][seat]:
-        colour = "".join(name[0].upper() for name, is_it in zip(COLOUR_NAMES, fields["trick_colour"][seat]) if is_it)
+        colour = "".join(
+            name[0].upper() for name, is_it in zip(COLOUR_NAMES, fields["trick_colour"][seat], strict=True) if is_it
+        )
         order = _times(fields["trick_order"][seat], MAX_PLAYERS)
         words.append(f"played {colour}{_times(fields['trick_rank'][seat], MAX_RANK)} as number {order}")
     for name, meaning in (
@@ -359,7 +368,7 @@ def _seat_in_words(fields: np.void, seat: int) -> str:
     ):
         if fields[name][seat]:
             words.append(meaning)
-    void = [name for name, is_it in zip(COLOUR_NAMES, fields["void"][seat]) if is_it]
+    void = [COLOUR_NAMES[colour] for colour in np.flatnonzero(fields["void"][seat])]
     if void:
         words.append(f"void in {' and '.join(void)}")
     return f"{'you' if seat == 0 else f'seat +{seat}'}: {', '.join(words)}"
@@ -369,6 +378,6 @@ def field_table() -> str:
     """The fields as a Markdown table: name, first float, shape, range, meaning."""
     lines = ["| field | offset | shape | range | meaning |", "|---|---|---|---|---|"]
     for name, shape, (low, high), meaning in _FIELDS:
-        offset = OBSERVATION.fields[name][1] // 4
+        offset = _first_float(name)
         lines.append(f"| `{name}` | {offset} | {shape} | {low:.4g} to {high:.4g} | {meaning} |")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ import numpy as np
 from ._jit import kernel
 from .engine import winners
 from .rules import MAX_PLAYERS
+from .state import Record
 
 REWARDS: Final = ("points", "relative", "win")
 """points: a round's points as it ends (R13). relative: these minus the mean of the other seats'.
@@ -33,7 +34,7 @@ def reward_code(reward: str, episode: str) -> int:
 
 
 @kernel
-def pay(game, reward, paid):
+def pay(game: Record, reward: int, paid: np.ndarray) -> None:
     """Fill float32[8] with what the play that led to this state pays to every seat: zeros within a round."""
     paid[:] = 0.0
     if not game.round_over:

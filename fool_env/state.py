@@ -6,7 +6,7 @@ arrays of length 8 hold a seat each and are zero beyond the last one; a set of s
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -75,6 +75,10 @@ _FIELDS: Final = [
 ]
 # np.record, so that `game.player` reads in plain Python (NUMBA_DISABLE_JIT=1) as it does in compiled code.
 GAME: Final = np.dtype((np.record, _FIELDS))
+
+
+Record: TypeAlias = Any
+"""One record in a kernel: numba's, or an np.record where NUMBA_DISABLE_JIT=1; mypy knows the fields of neither."""
 
 
 def new_games(rules: list[Rules], episode: str = "game") -> np.ndarray:

@@ -16,14 +16,13 @@ from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
-from .state import GAME, GAME_VERSION, checked_episode, new_games, rules_of
-
+from .state import GAME, GAME_VERSION, Record, checked_episode, new_games, rules_of
 
 _BLOCK = 64
 
 
 @kernel
-def _start_episode(game, table, episode, master):
+def _start_episode(game: Record, table: int, episode: int, master: np.uint64) -> np.uint64:
     """Start a table's episode of this number, and return its seed."""
     seed = derive(derive(master, table), episode)
     start_game(game, seed)
@@ -31,14 +30,14 @@ def _start_episode(game, table, episode, master):
 
 
 @kernel
-def _reset(games, master, episodes, seeds):
+def _reset(games: np.ndarray, master: np.uint64, episodes: np.ndarray, seeds: np.ndarray) -> None:
     for table in range(len(games)):
         episodes[table] = 0
         seeds[table] = _start_episode(games[table], table, 0, master)
 
 
 @kernel
-def _first_illegal(games, actions):
+def _first_illegal(games: np.ndarray, actions: np.ndarray) -> int:
     for table in range(len(games)):
         if not is_legal(games[table], actions[table]):
             return table
@@ -46,7 +45,9 @@ def _first_illegal(games, actions):
 
 
 @kernel
-def _observe(games, players, masks, observations, rows):
+def _observe(
+    games: np.ndarray, players: np.ndarray, masks: np.ndarray, observations: np.ndarray, rows: np.ndarray
+) -> None:
     for table in range(len(games)):
         game = games[table]
         players[table] = game.player
@@ -55,7 +56,17 @@ def _observe(games, players, masks, observations, rows):
 
 
 @kernel
-def _play(games, actions, first_table, reward, master, episodes, seeds, rewards, dones):
+def _play(
+    games: np.ndarray,
+    actions: np.ndarray,
+    first_table: int,
+    reward: int,
+    master: np.uint64,
+    episodes: np.ndarray,
+    seeds: np.ndarray,
+    rewards: np.ndarray,
+    dones: np.ndarray,
+) -> None:
     for i in range(len(games)):
         game = games[i]
         play(game, actions[i])
@@ -69,16 +80,39 @@ def _play(games, actions, first_table, reward, master, episodes, seeds, rewards,
 
 
 @kernel
-def _step(games, actions, reward, master, episodes, seeds, rewards, dones, players, masks, observations, rows):
+def _step(
+    games: np.ndarray,
+    actions: np.ndarray,
+    reward: int,
+    master: np.uint64,
+    episodes: np.ndarray,
+    seeds: np.ndarray,
+    rewards: np.ndarray,
+    dones: np.ndarray,
+    players: np.ndarray,
+    masks: np.ndarray,
+    observations: np.ndarray,
+    rows: np.ndarray,
+) -> None:
     # Two short loops over tables that stay in the cache are faster than one long one.
     for start in range(0, len(games), _BLOCK):
         block = slice(start, min(start + _BLOCK, len(games)))
-        _play(games[block], actions[block], start, reward, master, episodes[block], seeds[block], rewards[block], dones[block])
+        _play(
+            games[block],
+            actions[block],
+            start,
+            reward,
+            master,
+            episodes[block],
+            seeds[block],
+            rewards[block],
+            dones[block],
+        )
         _observe(games[block], players[block], masks[block], observations[block], rows[block])
 
 
 @kernel
-def _hide_others(games):
+def _hide_others(games: np.ndarray) -> None:
     for table in range(len(games)):
         hide(games[table], games[table].player)
 
