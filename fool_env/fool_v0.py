@@ -58,9 +58,15 @@ def _pay(games: np.ndarray, reward: int, paid: np.ndarray) -> None:
     pay(games[0], reward, paid)
 
 
-def env(**kwargs: Any) -> AECEnv[str, Any, Any]:
+def env(
+    num_players: int | None = None,
+    rules: Rules | None = None,
+    episode: str = "game",
+    reward: str = "points",
+    render_mode: str | None = None,
+) -> AECEnv[str, dict[str, np.ndarray], int]:
     """`raw_env` behind PettingZoo's check of the order of calls; the arguments are those of `raw_env`."""
-    return OrderEnforcingWrapper(raw_env(**kwargs))
+    return OrderEnforcingWrapper(raw_env(num_players, rules, episode, reward, render_mode))
 
 
 class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  # noqa: N801 - PettingZoo: untyped, its name

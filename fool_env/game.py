@@ -14,6 +14,7 @@ from . import engine
 from ._jit import kernel
 from .cards import CARD_NAMES, COLOUR_NAMES, COLOURS, NUM_ACTIONS, card_names, parse_card
 from .errors import IllegalActionError, RulesError
+from .picture import table_svg
 from .render import table_text
 from .rng import checked_seed
 from .rules import Rules
@@ -339,18 +340,26 @@ class Game:
 
     def __str__(self) -> str:
         """The table as the seat to act sees it."""
-        player = self.player
-        return table_text(self.view(self.leader if player is None else player))
+        return table_text(self.view(self._onlooker()))
 
     def full_table(self) -> str:
         """The table with every hand, which no seat may see."""
         return table_text(self._games[0])
+
+    def _repr_svg_(self) -> str:
+        """The picture that a notebook shows: the table as the seat to act sees it."""
+        return table_svg(self.view(self._onlooker()))
 
     def __repr__(self) -> str:
         state = "game over" if self.game_over else f"seat {self.player} to play" if self.player is not None else "over"
         return f"<Game: {len(self.scores)} players, round {self.num_rounds + (not self.round_over)}, {state}>"
 
     # --- helpers
+
+    def _onlooker(self) -> int:
+        """The seat to act; once the round is over, the winner of its last trick."""
+        player = self.player
+        return self.leader if player is None else player
 
     def _by_seat(self, field: str) -> list[int]:
         game = self._games[0]

@@ -65,7 +65,7 @@ _FIELDS: Final = (
     ("hand_size", _SEATS, (0, MAX_HAND / _HAND_SCALE), f"cards held / {_HAND_SCALE}"),
     ("void", _SEATS_COLOURS, (0, 1), "has shown to hold no green, red, yellow, blue"),
     ("score", _SEATS, (_LOWEST_SCORE / _SCORE_SCALE, _HIGHEST_SCORE / _SCORE_SCALE), f"total / {_SCORE_SCALE}"),
-    ("tens", _SEATS, (0, MAX_TENS / _TENS_SCALE), f"rounds scored for an empty hand / {_TENS_SCALE}"),
+    ("tens", _SEATS, (0, MAX_TENS * np.float32(1 / _TENS_SCALE)), f"rounds scored for an empty hand / {_TENS_SCALE}"),
     ("leads", _SEATS, (0, 1), "led the current trick"),
     ("deals", _SEATS, (0, 1), "is the dealer"),
     ("plays_after", _SEATS, (0, 1), "another seat that has still to play in this trick"),

@@ -20,7 +20,7 @@ FOOL_ENV_ORDER = [
     {"rng"},
     {"state"},
     {"engine"},
-    {"observation", "render", "rewards"},
+    {"observation", "picture", "render", "rewards"},
     {"game"},
     {"fool_v0", "vector"},
     {"__init__"},
