@@ -59,7 +59,7 @@ _FIELDS: Final = (
     ("trick_rank", _SEATS, (0, 1), f"its rank / {MAX_RANK}"),
     ("trick_wins", _SEATS, (0, 1), "it wins the trick so far"),
     ("trick_fool", _SEATS, (0, 1), "it is among the num_fools worst cards so far"),
-    ("trick_order", _SEATS, (0, 1), f"the how manieth card of the trick it is / {MAX_PLAYERS}"),
+    ("trick_order", _SEATS, (0, 1), f"its place in the order of the trick / {MAX_PLAYERS}"),
     ("present", _SEATS, (0, 1), "there is such a seat"),
     ("sits_out", _SEATS, (0, 1), "a Fool of the last trick, not in this one"),
     ("hand_size", _SEATS, (0, MAX_HAND / _HAND_SCALE), f"cards held / {_HAND_SCALE}"),
