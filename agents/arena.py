@@ -197,7 +197,7 @@ class Match:
             illegal = _first_illegal(games, tables[:size], actions)
             if illegal >= 0:
                 deal, arm = divmod(int(tables[illegal]), arms)
-                message = illegal_action_message(views[illegal], int(actions[illegal]))
+                message = illegal_action_message(games[tables[illegal]], int(actions[illegal]))
                 raise IllegalActionError(
                     f"agent {self._agents[agent].name!r}, {episode} {first + deal}, arm {arm}, "
                     f"seat {views['player'][illegal]}: {message}"
