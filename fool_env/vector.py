@@ -32,16 +32,7 @@ def _start_episode(game: Record, table: int, episode: int, master: np.uint64) ->
 @kernel
 def _reset(games: np.ndarray, master: np.uint64, episodes: np.ndarray, seeds: np.ndarray) -> None:
     for table in range(len(games)):
-        episodes[table] = 0
-        seeds[table] = _start_episode(games[table], table, 0, master)
-
-
-@kernel
-def _first_illegal(games: np.ndarray, actions: np.ndarray) -> int:
-    for table in range(len(games)):
-        if not is_legal(games[table], actions[table]):
-            return table
-    return -1
+        seeds[table] = _start_episode(games[table], table, episodes[table], master)
 
 
 @kernel
@@ -93,7 +84,11 @@ def _step(
     masks: np.ndarray,
     observations: np.ndarray,
     rows: np.ndarray,
-) -> None:
+) -> int:
+    """Play and observe; or, if an action is illegal, do nothing and return its table instead of -1."""
+    for table in range(len(games)):
+        if not is_legal(games[table], actions[table]):
+            return table
     # Two short loops over tables that stay in the cache are faster than one long one.
     for start in range(0, len(games), _BLOCK):
         block = slice(start, min(start + _BLOCK, len(games)))
@@ -109,6 +104,7 @@ def _step(
             dones[block],
         )
         _observe(games[block], players[block], masks[block], observations[block], rows[block])
+    return -1
 
 
 @kernel
@@ -158,7 +154,9 @@ class FoolVectorEnv:
     ) -> None:
         if num_tables < 1:
             raise ValueError(f"num_tables: {num_tables} is not at least 1")
-        tables = [rules] * num_tables if isinstance(rules, Rules) else list(rules)
+        tables = [rules] * num_tables if isinstance(rules, Rules) else list(rules or ())
+        if not all(isinstance(table_rules, Rules) for table_rules in tables):
+            raise RulesError(f"rules: {rules!r} are neither Rules nor a list of them; Rules.official(6) makes some")
         if len(tables) != num_tables:
             raise RulesError(f"rules: {num_tables} tables need as many Rules, not {len(tables)}")
         self.num_tables = num_tables
@@ -168,7 +166,7 @@ class FoolVectorEnv:
         self._reward_code = reward_code(reward, episode)
         self._master = checked_seed(seed)
         self._games = new_games(tables, episode)
-        self._episodes = np.zeros(num_tables, np.int64)
+        self._episodes = np.full(num_tables, -1, np.int64)
         self._fields = np.zeros(num_tables, OBSERVATION)
         self.observations = self._fields.view(np.float32).reshape(num_tables, OBSERVATION_SIZE)
         self.masks = np.zeros((num_tables, NUM_ACTIONS), np.int8)
@@ -179,9 +177,11 @@ class FoolVectorEnv:
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
-        """Start the first episode of every table; a seed replaces the one given before."""
+        """Start an episode at every table: the first of the seed given, or without one the table's next."""
         if seed is not None:
             self._master = checked_seed(seed)
+            self._episodes[:] = -1
+        self._episodes += 1
         _reset(self._games, self._master, self._episodes, self.seeds)
         self.rewards[:] = 0
         self.dones[:] = False
@@ -198,16 +198,12 @@ class FoolVectorEnv:
             ValueError: the shape or dtype is wrong.
         """
         actions = np.asarray(actions)
-        if actions.shape != (self.num_tables,) or not np.issubdtype(actions.dtype, np.integer):
+        if actions.shape != (self.num_tables,) or actions.dtype.kind not in "iu":
             raise ValueError(
                 f"actions: {actions.dtype} of shape {actions.shape} are not integers of shape ({self.num_tables},)"
             )
         actions = np.ascontiguousarray(actions, np.int64)
-        table = _first_illegal(self._games, actions)
-        if table >= 0:
-            message = illegal_action_message(self._games[table], int(actions[table]))
-            raise IllegalActionError(f"table {table}: {message}")
-        _step(
+        table = _step(
             self._games,
             actions,
             self._reward_code,
@@ -221,6 +217,9 @@ class FoolVectorEnv:
             self._fields,
             self.observations,
         )
+        if table >= 0:
+            message = illegal_action_message(self._games[table], int(actions[table]))
+            raise IllegalActionError(f"table {table}: {message}")
 
     @property
     def views(self) -> np.ndarray:
@@ -258,10 +257,14 @@ class FoolVectorEnv:
         for table, rules in enumerate(self.rules):
             if rules_of(games[table]) != rules:
                 raise ValueError(f"table {table} was saved with other rules: {rules_of(games[table])}, not {rules}")
+        if (games["one_round"] != (self.episode == "round")).any():
+            raise ValueError(f"the tables were saved with another episode, not {self.episode!r}")
         self._games[:] = games
         self._master = np.uint64(state["master"])
         self._episodes[:] = state["episodes"]
         self.seeds[:] = state["seeds"]
+        self.rewards[:] = 0
+        self.dones[:] = False
         self._observe()
 
     def _observe(self) -> None:
