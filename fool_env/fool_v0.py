@@ -39,13 +39,13 @@ _NO_ACTION = np.zeros(NUM_ACTIONS, np.int8)
 
 
 @kernel
-def _observe(games: np.ndarray, seat: int, fields: np.ndarray, rows: np.ndarray) -> None:
-    encode_into(games[0], seat, fields[0], rows[0])
+def _observe(games: np.ndarray, seat: int, fields: np.ndarray, row: np.ndarray) -> None:
+    encode_into(games[0], seat, fields[0], row)
 
 
 @kernel
-def _mask(games: np.ndarray, masks: np.ndarray) -> None:
-    legal_mask(games[0], masks[0])
+def _mask(games: np.ndarray, mask: np.ndarray) -> None:
+    legal_mask(games[0], mask)
 
 
 @kernel
@@ -212,18 +212,17 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         player = self.game.player
         self.agent_selection = self.agents[0 if player is None else player]
         if player is not None:
-            mask = np.empty((1, NUM_ACTIONS), np.int8)
+            mask = np.empty(NUM_ACTIONS, np.int8)
             _mask(self.game._games, mask)
-            self.infos[self.agent_selection] = {"action_mask": mask[0]}
+            self.infos[self.agent_selection] = {"action_mask": mask}
 
     def observe(self, agent: str) -> dict[str, np.ndarray]:
         """What an agent sees now, whether or not it is to act."""
-        fields = np.empty(1, OBSERVATION)
-        rows = fields.view(np.float32).reshape(1, OBSERVATION_SIZE)
-        _observe(self.game._games, self._seat_of[agent], fields, rows)
+        row = np.empty(OBSERVATION_SIZE, np.float32)
+        _observe(self.game._games, self._seat_of[agent], row.view(OBSERVATION), row)
         info = self.infos.get(agent)
         mask = _NO_ACTION if info is None else info["action_mask"]
-        return {"observation": rows[0], "action_mask": mask.copy()}
+        return {"observation": row, "action_mask": mask.copy()}
 
     def state(self) -> np.ndarray:
         """The full information: the observation of the seat to act, then every hand as seen from there.
@@ -234,7 +233,7 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         seat = game.leader if game.player is None else game.player
         state = np.empty(STATE_SIZE, np.float32)
         row = state[:OBSERVATION_SIZE]
-        _observe(game._games, seat, row.view(OBSERVATION), row.reshape(1, OBSERVATION_SIZE))
+        _observe(game._games, seat, row.view(OBSERVATION), row)
         _hands(game._games, seat, state[OBSERVATION_SIZE:].reshape(MAX_PLAYERS, NUM_ACTIONS))
         return state
 
