@@ -27,7 +27,7 @@ from fool_env.agents.agent import Agent, make_agent
 from fool_env.agents.arena import Evaluation, evaluate, make_opponents
 from fool_env.agents.intervals import Interval
 from fool_env.rng import checked_seed
-from fool_env.train.provenance import git_commit
+from fool_env.train.provenance import source_commit
 
 OPPONENTS = ["random", "highest", "cautious"]
 _BAD_INPUT = 2
@@ -199,7 +199,7 @@ def _report(task: Task, results: list[Evaluation]) -> dict[str, Any]:
         "games": task.games,
         "seed": task.seed,
         "sampling": not task.deterministic,
-        "commit": git_commit(),
+        "commit": source_commit(),
         "results": [result.to_dict() for result in results],
     }
 

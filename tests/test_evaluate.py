@@ -1,0 +1,307 @@
+"""The evaluation script: its table, JSON and plot, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fool_env import Rules
+from fool_env.agents.agent import make_agent
+from fool_env.agents.neural import CHECKPOINT_FORMAT, PolicyNetwork
+from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
+from fool_env.train import evaluate as script
+
+SCRIPT = Path(__file__).resolve().parents[1] / "train" / "evaluate.py"
+HIDDEN = [8]
+RESULT_FIELDS = ["opponent", "points", "points_ci", "relative", "relative_ci", "gain", "gain_ci"]
+RESULT_FIELDS += ["tens", "fool", "wins", "wins_ci"]
+
+
+def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | None = None, weights: Any = None) -> str:
+    """An untrained network as a checkpoint, or one with something wrong."""
+    torch.manual_seed(1)
+    if weights is None:
+        names = PolicyNetwork(HIDDEN).state_dict().items()
+        weights = {name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}
+    says = {
+        "format": CHECKPOINT_FORMAT,
+        "observation_version": OBSERVATION_VERSION,
+        "observation_size": OBSERVATION_SIZE,
+        "rules": rules.to_dict(),
+        "episode": "round",
+        "network": {"hidden": HIDDEN},
+    }
+    saved = io.BytesIO()
+    torch.save(weights, saved)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("fool.json", json.dumps({**says, **(description or {})}))
+        archive.writestr("policy.pth", saved.getvalue())
+    return str(path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = script.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line with which the script refuses, exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("fool-evaluate: error: ") and err.count("\n") == 1
+    return err
+
+
+# --- what it shows and writes
+
+
+def test_it_prints_a_table_with_deals_seed_and_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    """FAULTS 37: whoever reads a result reads on how many deals it rests, and how far to trust it."""
+    arguments = ["--agent", "highest", "--players", "4", "--opponents", "random", "random+lowest"]
+    code, out, err = run(capsys, *arguments, "--deals", "60", "--games", "5", "--seed", "7")
+    assert (code, err) == (0, "")
+    assert "highest at tables of 4: 60 deals and 5 games (1/n of the wins: 25.0%)" in out and "seed 7" in out
+    number = r"[+-]\d+\.\d\d ±\d+\.\d\d"
+    share = r"\d+\.\d%"
+    assert re.search(rf"random +{number} +{number} +{number} +{share} +{share} +{share} ±{share} +\d\.\d\d", out)
+    assert re.search(rf"random\+lowest +{number} +{number} +- +{share} +{share} +{share} ±{share} +\d\.\d\d", out)
+    _, without_games, _ = run(capsys, *arguments, "--deals", "10")
+    assert "wins" not in without_games and "place" not in without_games
+
+
+def test_json_holds_what_was_asked_and_what_came_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    opponents = ["random", "lowest+highest"]
+    run(capsys, "--agent", "cautious", "--players", 5, "--opponents", *opponents, "--deals", 20, "--json", path)
+    report = json.loads(path.read_text())
+    assert list(report) == ["agent", "players", "rules", "deals", "games", "seed", "sampling", "commit", "results"]
+    commit = report.pop("commit")
+    assert commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit)
+    results = report.pop("results")
+    rules = Rules.official(5).to_dict()
+    asked = {"agent": "cautious", "players": 5, "rules": rules, "deals": 20, "games": 0, "seed": 0, "sampling": True}
+    assert report == asked
+    assert [result["opponent"] for result in results] == opponents
+    for result in results:
+        assert list(result) == RESULT_FIELDS
+        for name in ("points", "relative", "gain"):
+            interval = result[f"{name}_ci"]
+            assert (interval is None) == (result[name] is None)
+            assert interval is None or interval[0] <= result[name] <= interval[1]
+        assert 0 <= result["tens"] <= 1 and 0 <= result["fool"] <= 1
+        assert result["wins"] is None and result["wins_ci"] is None
+    assert results[0]["gain"] is not None and results[1]["gain"] is None
+
+
+def test_equal_calls_give_equal_files_and_other_seeds_others(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def results(name: str, seed: int) -> str:
+        options = ["--deals", 10, "--games", 2, "--seed", seed, "--json", tmp_path / name]
+        run(capsys, "--agent", "random", "--players", 4, "--opponents", "random", *options)
+        return json.dumps(json.loads((tmp_path / name).read_text())["results"])
+
+    assert results("a", 1) == results("b", 1) != results("c", 2)
+
+
+def test_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "result.png"
+    options = ["--opponents", "random", "random+lowest", "--deals", 5, "--plot", path]
+    code, _, err = run(capsys, "--agent", "highest", "--players", 4, *options)
+    assert (code, err) == (0, "")
+    assert path.read_bytes().startswith(b"\x89PNG\r\n")
+    code, _, err = run(capsys, "--agent", "highest", "--players", 4, "--deals", 1, "--plot", path)
+    assert (code, err) == (0, ""), "one deal has no interval to draw"
+
+
+def test_a_checkpoint_brings_its_rules_and_samples_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    checkpoint = write_checkpoint(tmp_path / "mini.zip", Rules.miniature())
+    options = ["--checkpoint", checkpoint, "--deals", 20, "--games", 2, "--json", tmp_path / "result.json"]
+    code, out, _ = run(capsys, *options, "--opponents", "random", checkpoint, "--players", 3)
+    sampled = json.loads((tmp_path / "result.json").read_text())
+    assert code == 0 and "trained agents sample" in out
+    assert sampled["agent"] == checkpoint and sampled["sampling"] is True
+    assert sampled["rules"] == Rules.miniature().to_dict()
+    assert sampled["results"][1]["opponent"] == checkpoint
+    assert sampled["results"][1]["gain_ci"][0] < sampled["results"][1]["gain_ci"][1], "independent streams"
+    code, out, _ = run(capsys, *options, "--opponents", "random", checkpoint, "--deterministic")
+    likeliest = json.loads((tmp_path / "result.json").read_text())
+    assert code == 0 and "trained agents play their likeliest card" in out
+    assert likeliest["sampling"] is False
+    assert likeliest["results"][0]["points"] != sampled["results"][0]["points"]
+    assert likeliest["results"][1]["gain_ci"] == [0, 0], "a deterministic agent against itself"
+
+
+def test_a_checkpoint_may_be_an_opponent_and_set_the_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "mini.zip", Rules.miniature())
+    code, out, _ = run(capsys, "--agent", "cautious", "--opponents", f"{checkpoint}+highest", "--deals", 5)
+    assert code == 0 and "at tables of 3" in out
+
+
+def test_ctrl_c_keeps_what_is_finished(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupter:
+        name = "interrupter"
+
+        def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the signal should have ended this")
+
+    make_opponents = script.make_opponents
+    monkeypatch.setattr(
+        script, "make_opponents", lambda spec, _: [Interrupter()] if spec == "interrupter" else make_opponents(spec)
+    )
+    path = tmp_path / "result.json"
+    options = ["--players", 4, "--deals", 5, "--json", path]
+    code, out, err = run(capsys, "--agent", "highest", "--opponents", "random", "interrupter", "lowest", *options)
+    assert code == 130
+    assert "1 of 3 opponents finished" in err
+    assert "random" in out and "lowest" not in out
+    assert [result["opponent"] for result in json.loads(path.read_text())["results"]] == ["random"]
+    code, out, err = run(capsys, "--agent", "highest", "--opponents", "interrupter", *options)
+    assert (code, out) == (130, "") and "0 of 1" in err
+
+
+# --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("", "one of the arguments --checkpoint --agent is required"),
+        ("--agent random --checkpoint a.zip --players 4", "not allowed with"),
+        ("--agent random", "--players is needed"),
+        ("--agent randm --players 4", 'do you mean "random"'),
+        ("--agent random --players 4 --opponents nobody", 'no agent "nobody"'),
+        ("--agent random --players 4 --opponents highest+", 'no agent ""'),
+        ("--agent random --players 4 --opponents highest:depth=3", "no option"),
+        ("--agent random --players 4 --opponents", "--opponents: expected at least one argument"),
+        ("--agent random --players 3", "3 is not within 4 to 8"),
+        ("--agent random --players nine", "--players: invalid int value: 'nine'"),
+        ("--agent random --players 4 --deals 0", "--deals 0: at least 1"),
+        ("--agent random --players 4 --games -1", "--games -1"),
+        ("--agent random --players 4 --seed -1", "seed: -1"),
+        ("--agent random --players 4 --sead 1", "unrecognized arguments: --sead 1"),
+        ("--agent random --players 4 --det", "unrecognized arguments: --det"),
+        ("--checkpoint highest --players 4", "--agent"),
+        ("--checkpoint missing.zip", "missing.zip"),
+        ("--agent random --players 4 --opponents missing.zip", "missing.zip"),
+        ("--agent random --players 4 --json nowhere/result.json", "there is no folder nowhere"),
+        ("--agent random --players 4 --plot .", "is a folder"),
+    ],
+)
+def test_mistakes_on_the_command_line(capsys: pytest.CaptureFixture[str], arguments: str, says: str) -> None:
+    assert says in refused(capsys, *arguments.split())
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+class Payload:
+    """What a malicious checkpoint would run when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mkdir, (str(self._path),)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated": (lambda path: (write_checkpoint(path, Rules.official(6)), truncate(path)), "zip"),
+    "no zip": (lambda path: path.write_text("not a zip"), "zip"),
+    "empty": (lambda path: path.write_bytes(b""), "zip"),
+    "foreign zip": (lambda path: zipfile.ZipFile(path, "w").close(), "fool.json"),
+    "a folder": (lambda path: path.mkdir(), "agent.zip"),
+    "observation": (
+        lambda path: write_checkpoint(path, Rules.official(6), {"observation_version": 99}),
+        rf"observation version 99.*{OBSERVATION_VERSION}",
+    ),
+    "rules": (lambda path: write_checkpoint(path, Rules.official(6), {"rules": {"num_players": 6}}), "rules lack"),
+    "code": (
+        lambda path: write_checkpoint(path, Rules.official(6), weights=Payload(path.with_name("executed"))),
+        "code",
+    ),
+    "other network": (
+        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"hidden": [8, 8]}}),
+        "do not fit",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_and_foreign_checkpoints(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "agent.zip"
+    damage, says = BROKEN[kind]
+    damage(path)
+    for arguments in (["--checkpoint", path], ["--agent", "random", "--opponents", path]):
+        line = refused(capsys, *arguments, "--deals", 1)
+        assert str(path) in line and re.search(says, line)
+    assert not (tmp_path / "executed").exists(), "code in a checkpoint has run"
+
+
+def test_numbers_of_players_and_rules_that_disagree(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    six = write_checkpoint(tmp_path / "six.zip", Rules.official(6))
+    old = write_checkpoint(tmp_path / "old.zip", Rules.foppen_1995(6))
+    assert f"--players 4: {six} was trained for 6" in refused(capsys, "--checkpoint", six, "--players", 4)
+    assert "trained for 6" in refused(capsys, "--agent", "random", "--players", 5, "--opponents", "lowest", six)
+    assert "different rules" in refused(capsys, "--checkpoint", six, "--opponents", old)
+
+
+def test_a_file_that_cannot_be_written_costs_no_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    options = ["--opponents", "random", "--deals", 2, "--json", tmp_path / "result.json"]
+    code, out, err = run(capsys, "--agent", "highest", "--players", 4, *options)
+    assert code == 2 and "No space left" in err and err.count("\n") == 1
+    assert "random" in out
+
+
+# --- as a script
+
+
+def test_help_explains_every_option_with_its_default() -> None:
+    result = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True)
+    text = " ".join(result.stdout.split())
+    for option in "checkpoint agent opponents players deals games seed deterministic json plot".split():  # noqa: SIM905
+        assert f"--{option}" in text
+    for default in ("random highest cautious", "the checkpoint's", "1000", "0", "they sample", "do not"):
+        assert f"(default: {default})" in text
+
+
+def test_the_script_exits_with_2_and_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.zip"
+    broken.write_text("broken")
+    result = subprocess.run([sys.executable, SCRIPT, "--checkpoint", broken], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stdout == "" and result.stderr.count("\n") == 1 and str(broken) in result.stderr
+
+
+def test_every_scripted_agent_can_be_candidate_and_opponent(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("random", "lowest", "highest", "cautious"):
+        assert make_agent(name).name == name
+        code, out, _ = run(capsys, "--agent", name, "--players", 8, "--opponents", name, "--deals", 2)
+        assert code == 0 and out.count(name) == 2
