@@ -108,7 +108,9 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         super().__init__()
         if rules is None:
             rules = Rules.official(DEFAULT_PLAYERS if num_players is None else num_players)
-        elif num_players is not None and num_players != rules.num_players:
+        if not isinstance(rules, Rules):
+            raise RulesError(f"rules: {rules!r} are not Rules; Rules.official(6) makes some")
+        if num_players is not None and num_players != rules.num_players:
             raise RulesError(f"num_players: {num_players} disagrees with the rules, which have {rules.num_players}")
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ValueError(f"render_mode: {render_mode!r} is neither {' nor '.join(map(repr, RENDER_MODES))}")
