@@ -1,0 +1,239 @@
+"""Trained agents: a checkpoint's network as an agent, read without unpickling and without Stable-Baselines3.
+
+A checkpoint is the zip that `fool_env.train` writes. Only its `fool.json` and the tensors of its `policy.pth` are
+read, the latter with `weights_only=True`, so a stranger's checkpoint cannot run code.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch as th
+from torch import nn
+
+from fool_env._jit import kernel
+from fool_env.cards import NUM_ACTIONS
+from fool_env.engine import legal_mask
+from fool_env.errors import RulesError
+from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION, encode
+from fool_env.rng import output
+from fool_env.rules import Rules
+from fool_env.state import EPISODES, new_games
+
+CHECKPOINT_FORMAT: Final = 1
+"""Changes whenever the meaning of what `fool.json` says does."""
+
+DESCRIPTION_FILE: Final = "fool.json"
+WEIGHTS_FILE: Final = "policy.pth"
+
+BLOCK: Final = 128
+"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+
+_TRUNK = "features_extractor.layers."  # Stable-Baselines3's name for the shared layers, which it lists thrice
+
+
+class CheckpointError(ValueError):
+    """A file is no checkpoint that can be played here; the message says why."""
+
+
+def make_trunk(observation_size: int, hidden: Sequence[int]) -> nn.Sequential:
+    """The layers that policy and value share: a linear one and a ReLU for each width in `hidden`."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise((observation_size, *hidden)):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+class PolicyNetwork(nn.Module):
+    """Trunk and policy head of a trained network."""
+
+    def __init__(self, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self.trunk = make_trunk(OBSERVATION_SIZE, hidden)
+        self.action_net = nn.Linear(hidden[-1], NUM_ACTIONS)
+
+    def forward(self, observations: th.Tensor) -> th.Tensor:
+        """float32[rows, OBSERVATION_SIZE] -> logits float32[rows, 83], illegal actions' among them."""
+        logits: th.Tensor = self.action_net(self.trunk(observations))
+        return logits
+
+    @classmethod
+    def from_policy(cls, hidden: Sequence[int], state: Mapping[str, th.Tensor]) -> PolicyNetwork:
+        """The network out of the state of a Stable-Baselines3 policy with these hidden layers, its tensors copied."""
+        network = cls(hidden).requires_grad_(False)
+        trunk = {
+            name.replace(_TRUNK, "trunk."): tensor
+            for name, tensor in state.items()
+            if name.startswith((_TRUNK, "action_net."))
+        }
+        network.load_state_dict(trunk)
+        return network
+
+
+@kernel
+def _legal_masks(views, masks):
+    for i in range(len(views)):
+        legal_mask(views[i], masks[i])
+
+
+@kernel
+def _choose(logits, masks, seeds, deterministic, actions):
+    """The likeliest legal action of each row, or one sampled by inversion with the row's seed."""
+    for i in range(len(actions)):
+        best = -1
+        for action in range(logits.shape[1]):
+            if masks[i, action] and (best < 0 or logits[i, action] > logits[i, best]):
+                best = action
+        actions[i] = best
+        if deterministic:
+            continue
+        total = 0.0
+        for action in range(logits.shape[1]):
+            if masks[i, action]:
+                total += np.exp(np.float64(logits[i, action]) - np.float64(logits[i, best]))
+        left = np.float64(output(seeds[i]) >> np.uint64(11)) * 2.0**-53 * total
+        for action in range(logits.shape[1]):
+            if masks[i, action]:
+                left -= np.exp(np.float64(logits[i, action]) - np.float64(logits[i, best]))
+                if left < 0.0:
+                    actions[i] = action
+                    break
+
+
+class NeuralAgent:
+    """A network that plays; a choice depends on its view and its seed alone.
+
+    Args:
+        network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
+        rules: those that it was trained for, and that it refuses to depart from.
+        episode: what it was trained on. A network trained on single rounds has never seen totals, so it is shown
+            none when it plays whole games.
+        name: its `make_agent` string.
+        deterministic: play the likeliest card instead of sampling.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        rules: Rules,
+        episode: str = "round",
+        name: str = "network",
+        deterministic: bool = False,
+    ) -> None:
+        self.network = network
+        self.rules = rules
+        self.episode = episode
+        self.name = name
+        self.deterministic = deterministic
+        self._rules_record = new_games([rules])[0]
+
+    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
+
+        Raises:
+            CheckpointError: a table has other rules than the network was trained for.
+        """
+        self._check_rules(views)
+        masks = np.zeros((len(views), NUM_ACTIONS), np.int8)
+        _legal_masks(views, masks)
+        actions = np.empty(len(views), np.int64)
+        _choose(self._logits(views), masks, seeds, self.deterministic, actions)
+        return actions
+
+    def _logits(self, views: np.ndarray) -> np.ndarray:
+        if self.episode == "round":
+            views = views.copy()
+            views["scores"] = 0
+            views["tens"] = 0
+            views["one_round"] = 1
+        blocks = -(-len(views) // BLOCK)
+        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        observations[: len(views)] = th.from_numpy(encode(views))
+        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        with th.inference_mode():
+            for rows, observed in zip(logits.split(BLOCK), observations.split(BLOCK), strict=True):
+                rows.copy_(self.network(observed))
+        return logits.numpy()
+
+    def _check_rules(self, views: np.ndarray) -> None:
+        for name in Rules.__dataclass_fields__:
+            wrong = views[name] != self._rules_record[name]
+            if wrong.any():
+                table = views[int(np.argmax(wrong.reshape(len(views), -1).any(axis=1)))]
+                raise CheckpointError(
+                    f"{self.name} was trained for other rules: {name} {self._rules_record[name]}, "
+                    f"but at this table it is {table[name]}"
+                )
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """What a checkpoint says about itself, its `fool.json`.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, no checkpoint, or one that this version cannot play.
+    """
+    text = _read(path, DESCRIPTION_FILE)
+    try:
+        description = json.loads(text)
+        found = (description["format"], description["observation_version"], description["observation_size"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
+    here = (CHECKPOINT_FORMAT, OBSERVATION_VERSION, OBSERVATION_SIZE)
+    for what, theirs, ours in zip(
+        ("checkpoint format", "observation version", "observation size"), found, here, strict=True
+    ):
+        if theirs != ours:
+            raise CheckpointError(f"{path} has {what} {theirs}, this version of fool_env has {ours}")
+    return description
+
+
+def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
+    """The agent in a checkpoint, on the CPU.
+
+    Raises:
+        CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
+    """
+    description = read_description(path)
+    weights = _read(path, WEIGHTS_FILE)
+    try:
+        rules = Rules.from_dict(description["rules"])
+        hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
+        if episode not in EPISODES:
+            raise ValueError(f"there is no episode {episode!r}")
+    except (RulesError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
+    try:
+        state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
+        ) from None
+    try:
+        network = PolicyNetwork.from_policy(hidden, state)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
+    return NeuralAgent(network, rules, episode, str(path), deterministic)
+
+
+def _read(path: str | Path, member: str) -> bytes:
+    """One file of a checkpoint."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(member)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such file") from None
+    except KeyError:
+        raise CheckpointError(f"{path} has no {member}: it is no checkpoint of fool_env's trainer") from None
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise CheckpointError(f"{path} is not a zip file, or a damaged one ({error}): no checkpoint") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,122 @@
+"""Checkpoints: Stable-Baselines3's zip, what it is in words (`fool.json`), and all that a run needs to go on.
+
+`MaskablePPO.load` opens one (and unpickles, as it always does: trust the author). `fool_env.agents.neural` and
+`load_checkpoint` read JSON, arrays and tensors only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import fool_env
+from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
+from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
+from fool_env.train.config import TrainConfig
+from fool_env.train.selfplay import SelfPlayPPO
+
+STATE_FILE: Final = "state.npz"
+_PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
+
+
+def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds: float) -> None:
+    """Write a checkpoint between two iterations; the file appears whole or not at all.
+
+    Args:
+        path: the zip to be written.
+        model: the learner.
+        config: of its run.
+        seconds: that the run has taken so far.
+    """
+    buffer = io.BytesIO()
+    model.save(buffer)
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, seconds=np.array(seconds), **model.run_state())
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        archive.writestr(STATE_FILE, arrays.getvalue())
+    write_whole(path, buffer.getvalue())
+
+
+def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
+    """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, or of another version.
+    """
+    read_description(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            arrays = dict(np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False))
+    except KeyError:
+        raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
+    seconds = float(arrays.pop("seconds"))
+    # Tensors with weights_only=True; nothing is unpickled.
+    model.set_parameters(str(path), exact_match=True, device=model.device)
+    model.load_run_state(arrays)
+    return seconds
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint of most steps in a folder of checkpoints, None if there is none."""
+    return max(folder.glob("*.zip"), default=None)
+
+
+def checkpoint_name(steps: int) -> str:
+    """The name of a checkpoint; names sort by steps."""
+    return f"{steps:012d}.zip"
+
+
+def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
+    """What `fool.json` says."""
+    return {
+        "format": CHECKPOINT_FORMAT,
+        "observation_version": OBSERVATION_VERSION,
+        "observation_size": OBSERVATION_SIZE,
+        "rules": config.table.make_rules().to_dict(),
+        "episode": config.table.episode,
+        "reward": config.table.reward,
+        "network": {"hidden": list(config.network.hidden), "activation": "relu"},
+        "steps": steps,
+        "seed": config.seed,
+        "config": config.to_dict(),
+        "commit": source_commit(),
+        "packages": {name: metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def source_commit() -> str | None:
+    """The git commit of the sources that run, with "-dirty" if they were edited since; None outside a checkout."""
+    source = Path(fool_env.__file__)
+    git = ["git", "-C", str(source.parent)]
+    try:
+        # Tracked, or else it is an installation that happens to lie within somebody's repository.
+        subprocess.run([*git, "ls-files", "--error-unmatch", source.name], check=True, capture_output=True)
+        commit = subprocess.run(
+            [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit.stdout.strip()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that whoever looks, whenever the process dies, sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,96 @@
+"""The ladder: how the network fares against fixed opponents, on the way and in the end, as `ladder.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
+from fool_env.agents.neural import NeuralAgent, PolicyNetwork
+from fool_env.train.checkpoint import source_commit, write_whole
+from fool_env.train.config import TrainConfig
+from fool_env.train.selfplay import SelfPlayPPO
+
+Results = list[dict[str, Any]]
+
+
+def agent_of(model: SelfPlayPPO, config: TrainConfig, name: str = "network") -> NeuralAgent:
+    """The network as it is now, as an agent that samples, on the CPU in float32."""
+    state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
+    network = PolicyNetwork.from_policy(config.network.hidden, state)
+    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
+
+
+class Ladder:
+    """The evaluations of a run, kept in a file that is whole at all times.
+
+    Deals on the way and deals of the report differ (SELECTION and REPORT of the arena), and neither is trained on.
+
+    Args:
+        path: the file.
+        config: of the run.
+        steps: where the run stands: what the file holds of later steps is forgotten.
+    """
+
+    def __init__(self, path: Path, config: TrainConfig, steps: int) -> None:
+        self.path = path
+        self.config = config
+        known = json.loads(path.read_text())["history"] if path.exists() else []
+        self.history: list[dict[str, Any]] = [entry for entry in known if entry["steps"] <= steps]
+
+    def climb(self, model: SelfPlayPPO) -> Results:
+        """Evaluate on the way."""
+        results = self._evaluate(agent_of(model, self.config), SELECTION, self.config.evaluation.deals, 0)
+        self.history.append({"steps": model.num_timesteps, "results": results})
+        self._write({"results": []})
+        return results
+
+    def report(self, model: SelfPlayPPO, name: str) -> Results:
+        """Evaluate at the end; `name` is the agent's, its checkpoint."""
+        evaluation = self.config.evaluation
+        agent = agent_of(model, self.config, name)
+        results = self._evaluate(agent, REPORT, evaluation.final_deals, evaluation.final_games)
+        self._write(
+            {
+                "agent": name,
+                "players": agent.rules.num_players,
+                "rules": agent.rules.to_dict(),
+                "deals": evaluation.final_deals,
+                "games": evaluation.final_games,
+                "seed": _SEED,
+                "sampling": not agent.deterministic,
+                "commit": source_commit(),
+                "results": results,
+            }
+        )
+        return results
+
+    def _evaluate(self, agent: NeuralAgent, purpose: int, deals: int, games: int) -> Results:
+        return [
+            evaluate(
+                agent,
+                make_opponents(opponent),
+                agent.rules,
+                deals=deals,
+                games=games,
+                seed=_SEED,
+                purpose=purpose,
+            ).to_dict()
+            for opponent in self.config.evaluation.opponents
+        ]
+
+    def _write(self, report: dict[str, Any]) -> None:
+        write_whole(self.path, json.dumps({**report, "history": self.history}, indent=2).encode())
+
+
+_SEED = 0  # equal deals for all runs, so that runs can be compared
+
+
+def in_one_line(results: Results) -> str:
+    """Points a round at each opponent's table, and in brackets the gain over the opponent's own."""
+    return ", ".join(
+        f"{result['opponent']} {result['points']:+.1f}"
+        + ("" if result["gain"] is None else f" ({result['gain']:+.1f})")
+        for result in results
+    )

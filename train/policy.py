@@ -1,0 +1,67 @@
+"""The masked policy's mathematics, on plain tensors: probabilities, log-probability and entropy, sampling.
+
+An illegal action has probability exactly 0 and takes no part in any gradient, whatever its logit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch as th
+
+
+def masked_softmax(logits: th.Tensor, masks: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """Probabilities and log-probabilities over the legal actions.
+
+    Args:
+        logits: float32[rows, actions].
+        masks: bool[rows, actions], at least one True in each row.
+
+    Returns:
+        float32[rows, actions] twice: probabilities, exactly 0 where illegal; log-probabilities, meaningless there.
+    """
+    masked = logits.masked_fill(~masks, -math.inf)
+    probabilities = th.softmax(masked, dim=-1)
+    # The largest probability is at least 1 / actions, so its logarithm is exact; no sum of underflowing exp().
+    normaliser = masked.amax(-1, keepdim=True) - probabilities.amax(-1, keepdim=True).log()
+    return probabilities, logits - normaliser
+
+
+def sample(probabilities: th.Tensor, uniforms: th.Tensor) -> th.Tensor:
+    """One action for each row by inversion: the first whose cumulative probability exceeds the row's uniform number.
+
+    Args:
+        probabilities: float32[rows, actions].
+        uniforms: float32[rows] in [0, 1).
+
+    Returns:
+        int64[rows]; an action of probability 0 is never among them, since its cumulative probability does not rise.
+    """
+    cumulative = probabilities.cumsum(-1)
+    # The last entry rather than 1 makes up for rounding; times 1 - 2**-24 it still rounds to less than itself.
+    targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
+    return th.searchsorted(cumulative, targets, right=True).squeeze(-1)
+
+
+class MaskedCategorical(th.autograd.Function):
+    """Log-probability of the actions taken and entropy of a masked categorical distribution.
+
+    Both gradients in closed form: automatic differentiation of the same formulas takes three times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: th.Tensor, masks: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Logits float32[rows, actions], masks, actions int64[rows] -> two float32[rows], in nats."""
+        probabilities, log_probabilities = masked_softmax(logits, masks)
+        entropy = -(probabilities * log_probabilities).sum(-1)
+        ctx.save_for_backward(probabilities, log_probabilities, entropy, actions)
+        return log_probabilities.gather(1, actions.unsqueeze(1)).squeeze(1), entropy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: th.Tensor) -> tuple[th.Tensor, None, None]:
+        """Gradient of a legal logit l_i: [i taken] - p_i of the log-probability, -p_i (log p_i + H) of the entropy."""
+        probabilities, log_probabilities, entropy, actions = ctx.saved_tensors
+        log_prob_grad, entropy_grad = grads[0].unsqueeze(1), grads[1].unsqueeze(1)
+        grad = (log_probabilities + entropy.unsqueeze(1)).mul_(-entropy_grad).sub_(log_prob_grad).mul_(probabilities)
+        return grad.scatter_add_(1, actions.unsqueeze(1), log_prob_grad), None, None

@@ -1,0 +1,70 @@
+"""SelfPlayVecEnv: a native vector environment in Stable-Baselines3's clothes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+
+
+class SelfPlayVecEnv(VecEnv):
+    """A native vector environment (FoolVectorEnv's interface) as Stable-Baselines3 wants to see it.
+
+    `SelfPlayPPO` reads `native` in place. The methods serve stock algorithms, with copies, and with the reward that a
+    play paid to whoever played it: all that is left of self-play in an interface that knows one agent.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        num_tables, observation_size = native.observations.shape
+        super().__init__(
+            num_tables,
+            spaces.Box(-np.inf, np.inf, (observation_size,), np.float32),
+            spaces.Discrete(native.masks.shape[1]),
+        )
+        self._infos: list[dict[str, Any]] = [{} for _ in range(num_tables)]
+
+    def reset(self) -> np.ndarray:
+        """Deal anew at all tables: float32[tables, K]."""
+        self.native.reset()
+        return self.native.observations.copy()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Take the actions, int64[tables]."""
+        movers = self.native.players.copy()
+        self.native.step(np.ascontiguousarray(actions, np.int64))
+        self._rewards = self.native.rewards[np.arange(self.num_envs), movers]
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """The outcome of the actions taken."""
+        return self.native.observations.copy(), self._rewards, self.native.dones.copy(), self._infos
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """No table has attributes of its own, but for SB3's question about rendering."""
+        if attr_name != "render_mode":
+            raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
+        return [None] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """No table has attributes of its own."""
+        raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        """`action_masks` of every table, bool[actions] each; there are no other methods."""
+        if method_name != "action_masks":
+            raise AttributeError(f"SelfPlayVecEnv has no {method_name}()")
+        masks = self.native.masks.astype(np.bool_)
+        return [masks[index] for index in self._get_indices(indices)]
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether the tables have an attribute: sb3-contrib asks for `action_masks`."""
+        return attr_name == "action_masks"
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
+        """Native tables wear no wrappers."""
+        return [False] * len(list(self._get_indices(indices)))
