@@ -21,8 +21,13 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_TO_WRITE, _TO_L2, _DATA = 1, 2, 1  # the arguments of LLVM's prefetch
 
 _PACKAGE = Path(__file__).resolve().parent
 _cache_dir_lock = threading.Lock()
@@ -49,6 +54,28 @@ def kernel(function: F) -> F:
             finally:
                 numba.config.CACHE_DIR = before
     return cast(F, dispatcher)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
+        function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
+        builder.call(function, [address, number(_TO_WRITE), number(_TO_L2), number(_DATA)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
+
+
+def _no_prefetch(array: np.ndarray, index: int) -> None:
+    pass
+
+
+# For kernels: ask for the cache line of array[index], which is about to be written; a hint that changes no result.
+prefetch = _no_prefetch if numba.config.DISABLE_JIT else _prefetch
 
 
 def _plain(function: F) -> Callable[..., Any]:

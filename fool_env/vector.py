@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import kernel
+from ._jit import kernel, prefetch
 from .cards import NUM_ACTIONS
 from .engine import hide, is_legal, legal_mask, next_round, play, start_game
 from .errors import IllegalActionError, RulesError
@@ -19,6 +19,7 @@ from .rules import MAX_PLAYERS, Rules
 from .state import GAME, GAME_VERSION, Record, checked_episode, new_games, rules_of
 
 _BLOCK = 64
+_FLOATS_IN_LINE = 16  # of the cache
 
 
 @kernel
@@ -39,7 +40,12 @@ def _reset(games: np.ndarray, master: np.uint64, episodes: np.ndarray, seeds: np
 def _observe(
     games: np.ndarray, players: np.ndarray, masks: np.ndarray, observations: np.ndarray, rows: np.ndarray
 ) -> None:
+    # The rows of many tables do not fit into the cache, and writing them is half of the work: fetch the next one now.
+    floats = rows.reshape(-1)
     for table in range(len(games)):
+        if table + 1 < len(games):
+            for i in range((table + 1) * OBSERVATION_SIZE, (table + 2) * OBSERVATION_SIZE, _FLOATS_IN_LINE):
+                prefetch(floats, i)
         game = games[table]
         players[table] = game.player
         legal_mask(game, masks[table])

@@ -27,7 +27,7 @@ FOOL_ENV_ORDER = [
 ]
 LINE_OF = {module: line for line, modules in enumerate(FOOL_ENV_ORDER) for module in modules}
 
-FOOL_ENV_PACKAGES = {"numpy", "numba", "gymnasium", "pettingzoo"}
+FOOL_ENV_PACKAGES = {"numpy", "numba", "llvmlite", "gymnasium", "pettingzoo"}  # llvmlite comes with numba
 
 FOLDERS = ["fool_env", "agents", "train", "tests", "benchmarks"]
 MAX_LINES = 450
