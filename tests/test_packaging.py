@@ -84,3 +84,9 @@ def test_configurations_are_found_once_installed(installed: Path, tmp_path: Path
 @pytest.mark.parametrize("script", ["fool-train", "fool-evaluate"])
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
     assert "usage:" in command(installed / script, "--help", cwd=tmp_path)
+
+
+def test_one_version_everywhere(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
