@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -211,7 +212,9 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     except (RulesError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
-        state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickles that are refused all the same
+            state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
@@ -232,7 +235,9 @@ def _read(path: str | Path, member: str) -> bytes:
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such file") from None
     except KeyError:
-        raise CheckpointError(f"{path} has no {member}: it is no checkpoint of fool_env's trainer") from None
+        raise CheckpointError(
+            f"{path} has no {member}: it is no checkpoint of fool_env's trainer, or a truncated one"
+        ) from None
     except (zipfile.BadZipFile, EOFError) as error:
         raise CheckpointError(f"{path} is not a zip file, or a damaged one ({error}): no checkpoint") from None
     except OSError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-import fool_env
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.config import TrainConfig
+from fool_env.train.provenance import source_commit
 from fool_env.train.selfplay import SelfPlayPPO
 
 STATE_FILE: Final = "state.npz"
@@ -91,24 +90,6 @@ def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
-
-
-def source_commit() -> str | None:
-    """The git commit of the sources that run, with "-dirty" if they were edited since; None outside a checkout."""
-    source = Path(fool_env.__file__)
-    git = ["git", "-C", str(source.parent)]
-    try:
-        # Tracked, or else it is an installation that happens to lie within somebody's repository.
-        subprocess.run([*git, "ls-files", "--error-unmatch", source.name], check=True, capture_output=True)
-        commit = subprocess.run(
-            [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return commit.stdout.strip()
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -47,13 +47,13 @@ class TableConfig:
         """
         if self.rules is None:
             return Rules.official(self.num_players)
-        official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
-        rules = Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
-        if rules.num_players != self.num_players:
+        if self.rules.get("num_players", self.num_players) != self.num_players:
             raise RulesError(
-                f"table.num_players is {self.num_players}, table.rules.num_players {rules.num_players}: they disagree"
+                f"table.num_players is {self.num_players}, table.rules.num_players {self.rules['num_players']}: "
+                "they disagree"
             )
-        return rules
+        official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
+        return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
 
 
 @dataclass

@@ -8,8 +8,9 @@ from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
 from fool_env.agents.neural import NeuralAgent, PolicyNetwork
-from fool_env.train.checkpoint import source_commit, write_whole
+from fool_env.train.checkpoint import write_whole
 from fool_env.train.config import TrainConfig
+from fool_env.train.provenance import source_commit
 from fool_env.train.selfplay import SelfPlayPPO
 
 Results = list[dict[str, Any]]

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
@@ -33,7 +34,7 @@ from fool_env.agents.agent import AgentError
 from fool_env.agents.arena import TRAINING, make_opponents
 from fool_env.agents.neural import CheckpointError
 from fool_env.rng import derive
-from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint
+from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint, write_whole
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
 from fool_env.train.ladder import Ladder, in_one_line
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
@@ -64,11 +65,7 @@ def open_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path | None]:
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(arguments)
     config = parse_config(arguments)
-    try:
-        for opponent in config.evaluation.opponents:
-            make_opponents(opponent)
-    except (AgentError, OSError, ValueError) as error:
-        raise ConfigError(f"evaluation.opponents: {error}") from None
+    check_opponents(config)
     if config.folder.exists():
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
@@ -76,6 +73,23 @@ def open_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path | None]:
     config.folder.mkdir(parents=True)
     save_config(config, config.folder / "config.yaml")
     return config, None
+
+
+def check_opponents(config: TrainConfig) -> None:
+    """Refuse opponents that cannot be had or that play by other rules, before hours are spent.
+
+    Raises:
+        ConfigError: the message names the opponent.
+    """
+    rules = config.table.make_rules()
+    for opponent in config.evaluation.opponents:
+        try:
+            agents = make_opponents(opponent)
+        except (AgentError, OSError, ValueError) as error:
+            raise ConfigError(f"evaluation.opponents: {error}") from None
+        for agent in agents:
+            if getattr(agent, "rules", rules) != rules:
+                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {agent.rules}, not for {rules}")
 
 
 def resume_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path]:
@@ -145,16 +159,19 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
     rows = ProgressCsv(folder / "progress.csv", COLUMNS, model.num_timesteps)
-    model.set_logger(Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)]))
+    logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
+    model.set_logger(logger)
     start = time.perf_counter()
 
     def seconds() -> float:
         return seconds_before + time.perf_counter() - start
 
-    def save() -> None:
-        save_checkpoint(folder / "checkpoints" / checkpoint_name(model.num_timesteps), model, config, seconds())
+    def save() -> Path:
+        path = folder / "checkpoints" / checkpoint_name(model.num_timesteps)
+        save_checkpoint(path, model, config, seconds())
+        return path
 
-    with Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
+    with closing(logger), Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
         for line in banner(config, model, checkpoint):
             reporter.say(line)
         if checkpoint is None:
@@ -174,9 +191,8 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
             if interrupt.requested and model.num_timesteps < config.total_steps:
                 reporter.say(f"Interrupted and saved. Go on with: python train/ppo.py --resume {folder}")
                 return EXIT_INTERRUPTED
-        model.logger.close()
         final = folder / "final.zip"
-        save_checkpoint(final, model, config, seconds())
+        write_whole(final, save().read_bytes())
         reporter.say(f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):")
         reporter.say(in_one_line(ladder.report(model, str(final))))
         draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
@@ -232,7 +248,7 @@ def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> st
     logged = model.logger.name_to_value
     left = max(config.total_steps - model.num_timesteps, 0) / logged["time/fps"]
     return (
-        f"{model.num_timesteps / 1e6:.1f}/{config.total_steps / 1e6:.0f}M steps, {logged['time/fps'] / 1e3:.0f}k/s, "
+        f"{model.num_timesteps:,} of {config.total_steps:,} steps, {logged['time/fps'] / 1e3:.0f}k/s, "
         f"{duration(seconds)}, {duration(left)} left | entropy {logged['train/relative_entropy']:.0%}, "
         f"values explain {logged['train/explained_variance']:.0%}"
     )
