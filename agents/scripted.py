@@ -18,6 +18,8 @@ from fool_env.engine import legal_actions, legal_hand
 from fool_env.rng import below, output
 from fool_env.state import NOBODY
 
+from .cautious import choose_cautious
+
 
 @kernel
 def choose_random(view, seed):
@@ -64,12 +66,6 @@ def highest_bit(cards):
             cards >>= np.uint32(shift)
             bit += shift
     return bit
-
-
-@kernel
-def choose_cautious(view, seed):
-    """The best rule-based player (for now, the highest card)."""
-    return choose_highest(view, seed)
 
 
 @kernel

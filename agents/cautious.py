@@ -1,0 +1,270 @@
+"""cautious: the rule-based player, a kernel on one record.
+
+It looks one play ahead and rolls nothing out. From the unseen cards, the sizes of all hands, the voids shown and the
+seats still to play it works out for each legal card how likely that card makes it the Fool, how likely it wins, and
+how exposed the rest of the hand will be, taking for granted that the others play their highest cards. The weights
+below turn this into points. When the round is certain to end with this trick, only the cards still held count.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fool_env._jit import kernel
+from fool_env.cards import ACTION_COLOUR, ACTION_RANK, LOWEST_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD, WILD_RANK
+from fool_env.engine import held_penalty, legal_actions, trick_key
+from fool_env.observation import deck_mask
+from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
+
+# Weights, in points. A card's cost is what holding it at the end costs; haste is 1 / the fewest tricks that can follow
+# this one; behind is how many cards more one will hold after this trick than the seat that will hold fewest. They were
+# fitted by least squares to the outcomes of alternative plays, at tables of `highest` and at mixed tables of `highest`,
+# `random` and `cautious` itself, with 4 to 8 players.
+
+# What playing a card saves, for each point of its cost.
+SHED = -0.107  # early on it pays to keep high cards: they are safe to follow with
+SHED_HASTE = 0.436
+SHED_BEHIND = 0.067
+SHED_BEATABLE = 0.13  # times the share of its colour's unseen cards that are higher: then it is not so safe
+# What becoming a Fool brings: a trick without a play.
+FOOL_HASTE = -3.7
+FOOL_BEHIND = -1.07
+FOOL_HASTE_HOLDING = -1.21  # for each point of the mean cost of the cards left in the hand
+# The trick.
+WIN_EARLY = 0.45  # winning it, for each seat that plays afterwards
+PLAY_ONE = 0.41
+# What the play leaves behind.
+EXPOSED = -9.9  # becoming a Fool of a trick in a colour drawn from the unseen cards
+NEW_VOID = 1.95  # playing the last card of a colour, times the colour's share of the unseen cards
+LOWER_LEFT = 0.33  # each lower card of the same colour that stays: it is harder to follow with
+
+
+class Outlook(NamedTuple):
+    """What the seat to act can tell about the cards that it does not see."""
+
+    num_later: int
+    """Seats that play after it in this trick."""
+    tricks_left: int
+    """The fewest tricks that can follow this one."""
+    unseen: np.ndarray
+    """The cards of each colour that are neither in its hand nor played, as bits: uint32[4]."""
+    num_unseen: np.ndarray
+    """How many these are: int64[4]."""
+    later_lacks: np.ndarray
+    """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4]."""
+    other_lacks: np.ndarray
+    """The same for any one of the others: float64[8, 4], all rows alike."""
+
+
+@kernel
+def choose_cautious(view, seed):
+    """The legal card of the highest value; of equals the one with the lowest action."""
+    actions = np.empty(NUM_ACTIONS, np.int64)
+    count = legal_actions(view, actions)
+    if count == 1:
+        return actions[0]
+    outlook = look_out(view)
+    best, best_value = actions[0], -np.inf
+    for i in range(count):
+        # The round ends with this trick: a hand of several cards can only lose points, whoever is the Fool.
+        value = float(cost_of(view, actions[i])) if outlook.tricks_left == 0 else value_of(view, actions[i], outlook)
+        if value > best_value:
+            best, best_value = actions[i], value
+    return best
+
+
+@kernel
+def value_of(view, action, outlook):
+    """What a play is worth, in points, up to what all plays have in common."""
+    seat = view.player
+    cost = cost_of(view, action)
+    cards_left = view.hand_sizes[seat] - 1
+    haste, behind = 1.0 / outlook.tricks_left, cards_left - outlook.tricks_left
+    holding = (held_penalty(view, seat) - cost) / cards_left
+    value = cost * (SHED + SHED_HASTE * haste + SHED_BEHIND * behind)
+    fool, win = chances(view, action, outlook)
+    value += fool * ((FOOL_HASTE + FOOL_HASTE_HOLDING * holding) * haste + FOOL_BEHIND * behind)
+    value += win * WIN_EARLY * outlook.num_later
+    hand = view.hands[seat].copy()
+    if action == WILD:
+        return value + PLAY_ONE + EXPOSED * exposure(view, hand, view.ones[seat] - 1, outlook)
+    colour, rank = ACTION_COLOUR[action], ACTION_RANK[action]
+    hand[colour] ^= np.uint32(1) << np.uint32(rank - LOWEST_RANK)
+    value += EXPOSED * exposure(view, hand, view.ones[seat], outlook)
+    value += LOWER_LEFT * (count_above(hand[colour], WILD_RANK) - count_above(hand[colour], rank))
+    if outlook.num_unseen[colour] > 0:
+        value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
+        if hand[colour] == 0:
+            value += NEW_VOID * outlook.num_unseen[colour] / outlook.num_unseen.sum()
+    return value
+
+
+@kernel
+def cost_of(view, action):
+    """What holding a card at the end of the round costs (R13)."""
+    return np.int64(view.one_penalty) if action == WILD else np.int64(ACTION_RANK[action])
+
+
+@kernel
+def chances(view, action, outlook):
+    """How likely a play makes its seat a Fool of this trick (R9, R10), and how likely it wins (R8)."""
+    colour, rank = ACTION_COLOUR[action], ACTION_RANK[action]
+    order = view.num_plays - view.trick_start
+    lead_colour = view.lead_colour if view.lead_colour >= 0 else colour  # still open for a 1
+    key = trick_key(colour, rank, lead_colour, order)
+    worse_needed = np.int64(view.num_fools)
+    for i in range(view.num_fools):
+        if view.worst_keys[i] < key:
+            worse_needed -= 1
+    higher = np.zeros(NUM_COLOURS, np.int64)
+    if lead_colour < 0:
+        # A 1 on an open colour: whoever sets the colour follows it, and nobody knows which it will be.
+        fool = 0.0
+        for set_colour in range(NUM_COLOURS):
+            share = outlook.num_unseen[set_colour] / max(outlook.num_unseen.sum(), 1)
+            higher[:] = 0
+            higher[set_colour] = outlook.num_unseen[set_colour]
+            fool += share * fool_chance(outlook.later_lacks, 1, outlook.num_later, higher, worse_needed)
+        return fool, 0.0
+    follows = colour < 0 or colour == lead_colour
+    count_higher(outlook.unseen, lead_colour, rank, follows, higher)
+    win = 0.0
+    if follows and key > view.best_key:
+        win = 1.0
+        for k in range(outlook.num_later):
+            win *= outlook.later_lacks[k, lead_colour] ** higher[lead_colour]
+    return fool_chance(outlook.later_lacks, 0, outlook.num_later, higher, worse_needed), win
+
+
+@kernel
+def count_higher(unseen, lead_colour, rank, follows, higher):
+    """Count into int64[4] the unseen cards a seat must lack, if its highest card is to be worse than a given one.
+
+    Than one of the lead colour (or a 1): the higher ones of that colour. Than one off colour: all of the lead colour
+    and the higher ones off colour (R9); an equal one played later is worse.
+    """
+    for colour in range(NUM_COLOURS):
+        if follows:
+            higher[colour] = count_above(unseen[colour], rank) if colour == lead_colour else 0
+        else:
+            higher[colour] = count_above(unseen[colour], WILD_RANK if colour == lead_colour else rank)
+
+
+@kernel
+def fool_chance(lacks, first, last, higher, worse_needed):
+    """The chance that too few of the seats first..last-1 play a worse card for one to be spared the disc (R10)."""
+    worse = np.zeros(MAX_FOOLS + 1)  # the chance of exactly so many
+    worse[0] = 1.0
+    for k in range(first, last):
+        plays_worse = 1.0
+        for colour in range(NUM_COLOURS):
+            plays_worse *= lacks[k, colour] ** higher[colour]
+        for i in range(worse_needed - 1, 0, -1):
+            worse[i] += plays_worse * (worse[i - 1] - worse[i])
+        worse[0] *= 1.0 - plays_worse
+    return worse[:worse_needed].sum()
+
+
+@kernel
+def exposure(view, hand, ones, outlook):
+    """The chance to be a Fool with a hand's best card, all others playing, in a colour drawn from the unseen cards."""
+    total = outlook.num_unseen.sum()
+    top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
+    others = view.num_players - view.num_fools - 1
+    higher = np.empty(NUM_COLOURS, np.int64)
+    exposed = 0.0
+    for lead_colour in range(NUM_COLOURS):
+        if outlook.num_unseen[lead_colour] == 0:
+            continue
+        follows = hand[lead_colour] != 0 or ones > 0
+        rank = highest_rank(hand[lead_colour]) if follows else top
+        count_higher(outlook.unseen, lead_colour, rank, follows, higher)
+        chance = fool_chance(outlook.other_lacks, 0, others, higher, view.num_fools)
+        exposed += chance * outlook.num_unseen[lead_colour] / total
+    return exposed
+
+
+@kernel
+def look_out(view):
+    """The `Outlook` of the seat to act, from its hand and what is public."""
+    seat = view.player
+    unseen = np.empty(NUM_COLOURS, np.uint32)
+    num_unseen = np.empty(NUM_COLOURS, np.int64)
+    later_lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    other_lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    later = np.empty(MAX_PLAYERS, np.int64)
+    num_later = seats_to_come(view, later)
+    cards = np.int64(0)
+    for other in range(view.num_players):
+        if other != seat:
+            cards += view.hand_sizes[other]
+    for colour in range(NUM_COLOURS):
+        unseen[colour] = deck_mask(view, colour) & ~(view.hands[seat, colour] | view.played[colour])
+        num_unseen[colour] = count_above(unseen[colour], WILD_RANK)
+        # The colour is spread over the hands of those that have not shown to lack it, as if evenly (R16).
+        places = np.int64(0)
+        for other in range(view.num_players):
+            if other != seat and not has_shown_void(view, other, colour):
+                places += view.hand_sizes[other]
+        if places == 0:
+            continue
+        for k in range(num_later):
+            if not has_shown_void(view, later[k], colour):
+                later_lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
+        other_lacks[:, colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
+    tricks_left = fewest_tricks_left(view, later[:num_later])
+    return Outlook(num_later, tricks_left, unseen, num_unseen, later_lacks, other_lacks)
+
+
+@kernel
+def seats_to_come(view, later):
+    """Write the seats that play after the one to act in this trick, in order, and return how many there are."""
+    count = view.trick_size - (view.num_plays - view.trick_start) - 1
+    seat = np.int64(view.player)
+    for k in range(count):
+        seat = (seat + 1) % view.num_players
+        while (view.fools >> seat) & 1:
+            seat = (seat + 1) % view.num_players
+        later[k] = seat
+    return count
+
+
+@kernel
+def fewest_tricks_left(view, later):
+    """How many tricks follow this one at the least: what the other seat with fewest cards after it still holds."""
+    fewest = np.int64(NUM_CARDS)
+    for other in range(view.num_players):
+        if other != view.player:
+            fewest = min(fewest, np.int64(view.hand_sizes[other]))
+    for other in later:
+        fewest = min(fewest, np.int64(view.hand_sizes[other]) - 1)
+    return fewest
+
+
+@kernel
+def has_shown_void(view, seat, colour):
+    """Whether a seat is known to hold no card of a colour (R16)."""
+    return (view.voids[seat] >> colour) & 1 == 1
+
+
+@kernel
+def highest_rank(cards):
+    """The highest rank in the cards of one colour; that of a 1 if there is none."""
+    rank = WILD_RANK
+    while cards:
+        cards >>= np.uint32(1)
+        rank += 1
+    return rank
+
+
+@kernel
+def count_above(cards, rank):
+    """How many of the cards of one colour are of a higher rank; all of them for that of a 1."""
+    cards >>= np.uint32(rank - WILD_RANK)
+    count = 0
+    while cards:
+        cards &= cards - np.uint32(1)
+        count += 1
+    return count
