@@ -274,14 +274,20 @@ class Game:
         if hands is None:
             _next_round(self._games)
         else:
-            self.redeal(hands, (self.dealer + 1) % len(self.scores))
+            self._deal(hands, (self.dealer + 1) % len(self.scores))
 
     def redeal(self, hands: Sequence[Sequence[str | int]], dealer: int) -> None:
-        """Start this round over from given hands, totals as they are.
+        """Replace this round's deal and dealer before its first card is played.
 
         Raises:
-            RulesError: the hands are not a deal of the rules' deck, or there is no such dealer; nothing changes.
+            RulesError: a card has been played, the hands are not a deal of the rules' deck, or there is no such
+                dealer; nothing changes.
         """
+        if self.history:
+            raise RulesError("redeal: cards have been played in this round")
+        self._deal(hands, dealer)
+
+    def _deal(self, hands: Sequence[Sequence[str | int]], dealer: int) -> None:
         dealt = _checked_deal(self.rules, hands)
         self._check_seat("dealer", dealer, RulesError)
         _set_dealer(self._games, int(dealer))

@@ -137,6 +137,19 @@ def test_the_next_round_takes_given_hands() -> None:
     assert game.hands == [["G2", "1", "1"], ["G3", "G4", "G5"], ["R2", "R3", "R4"]]
 
 
+def test_a_round_is_dealt_over_only_before_its_first_card() -> None:
+    game = table(*DEAL)
+    game.redeal([hand.split() for hand in (DEAL[1], DEAL[2], DEAL[0])], dealer=1)
+    assert (game.dealer, game.player) == (1, 2)
+    assert game.hands == [["G3", "G4", "R2"], ["R4", "1", "1"], ["G2", "G5", "R3"]]
+    for cards in ("G5", PLAYS):  # within the round, and after it
+        game = play(table(*DEAL), cards)
+        before = game.to_bytes()
+        with pytest.raises(RulesError, match="redeal"):
+            game.redeal([hand.split() for hand in DEAL], dealer=1)
+        assert game.to_bytes() == before
+
+
 def test_no_next_round_before_the_rounds_end_or_after_the_games() -> None:
     game = play(table(*DEAL, losing_total=-5), PLAYS.removesuffix(" 1"))
     with pytest.raises(ValueError, match="not over"):
