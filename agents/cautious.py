@@ -55,7 +55,7 @@ class Outlook(NamedTuple):
     later_lacks: np.ndarray
     """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4]."""
     other_lacks: np.ndarray
-    """The same for any one of the others: float64[8, 4], all rows alike."""
+    """The same for any one of the others: float64[4]."""
 
 
 @kernel
@@ -153,18 +153,28 @@ def count_higher(unseen, lead_colour, rank, follows, higher):
 
 
 @kernel
+def worse_chance(lacks, higher):
+    """The chance that a seat plays a worse card: that it holds none of the higher ones counted, given float64[4]."""
+    chance = 1.0
+    for colour in range(NUM_COLOURS):
+        if higher[colour] > 0:
+            chance *= lacks[colour] ** higher[colour]
+    return chance
+
+
+@kernel
 def fool_chance(lacks, first, last, higher, worse_needed):
     """The chance that too few of the seats first..last-1 play a worse card for one to be spared the disc (R10)."""
-    worse = np.zeros(MAX_FOOLS + 1)  # the chance of exactly so many
+    if worse_needed == 0:
+        return 0.0
+    worse = np.zeros(MAX_FOOLS)  # the chance of exactly so many, as long as they are too few
     worse[0] = 1.0
     for k in range(first, last):
-        plays_worse = 1.0
-        for colour in range(NUM_COLOURS):
-            plays_worse *= lacks[k, colour] ** higher[colour]
+        chance = worse_chance(lacks[k], higher)
         for i in range(worse_needed - 1, 0, -1):
-            worse[i] += plays_worse * (worse[i - 1] - worse[i])
-        worse[0] *= 1.0 - plays_worse
-    return worse[:worse_needed].sum()
+            worse[i] += chance * (worse[i - 1] - worse[i])
+        worse[0] *= 1.0 - chance
+    return worse.sum()
 
 
 @kernel
@@ -181,9 +191,22 @@ def exposure(view, hand, ones, outlook):
         follows = hand[lead_colour] != 0 or ones > 0
         rank = highest_rank(hand[lead_colour]) if follows else top
         count_higher(outlook.unseen, lead_colour, rank, follows, higher)
-        chance = fool_chance(outlook.other_lacks, 0, others, higher, view.num_fools)
-        exposed += chance * outlook.num_unseen[lead_colour] / total
+        chance = worse_chance(outlook.other_lacks, higher)
+        exposed += binomial_below(view.num_fools, others, chance) * outlook.num_unseen[lead_colour] / total
     return exposed
+
+
+@kernel
+def binomial_below(limit, trials, chance):
+    """The chance of fewer than `limit` successes, where `limit` is no more than the trials."""
+    if chance == 1.0:
+        return 0.0
+    exactly = (1.0 - chance) ** trials
+    total = exactly
+    for successes in range(1, limit):
+        exactly *= chance / (1.0 - chance) * (trials - successes + 1) / successes
+        total += exactly
+    return total
 
 
 @kernel
@@ -193,7 +216,7 @@ def look_out(view):
     unseen = np.empty(NUM_COLOURS, np.uint32)
     num_unseen = np.empty(NUM_COLOURS, np.int64)
     later_lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
-    other_lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    other_lacks = np.ones(NUM_COLOURS)
     later = np.empty(MAX_PLAYERS, np.int64)
     num_later = seats_to_come(view, later)
     cards = np.int64(0)
@@ -213,7 +236,7 @@ def look_out(view):
         for k in range(num_later):
             if not has_shown_void(view, later[k], colour):
                 later_lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
-        other_lacks[:, colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
+        other_lacks[colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
     tricks_left = fewest_tricks_left(view, later[:num_later])
     return Outlook(num_later, tricks_left, unseen, num_unseen, later_lacks, other_lacks)
 
