@@ -45,7 +45,7 @@ unit:  ## the tests
 	$(python) -m pytest
 
 plain:  ## the tests of the rules once more, as plain Python without numba
-	NUMBA_DISABLE_JIT=1 $(python) -m pytest tests/test_rules.py tests/test_golden.py
+	NUMBA_DISABLE_JIT=1 $(python) -m pytest tests/test_rules*.py tests/test_golden.py tests/test_reference.py
 
 bench:  ## speed of the environment and of training, with machine and versions
 	for script in benchmarks/*.py; do $(python) $$script || exit 1; done

@@ -9,6 +9,11 @@ from fool_env.cards import card_name
 
 COLOURS = "GRYB"
 
+# One round of the miniature: G5 G4 R4 (Fool: seat 2), G2 G3 (Fool: seat 0), R2 1 (Fool: seat 2).
+# Seat 1 goes out; seat 0 still holds R3 and seat 2 a 1.
+DEAL = ("G2 G5 R3", "G3 G4 R2", "R4 1 1")
+PLAYS = "G5 G4 R4 G2 G3 R2 1"
+
 
 def table(*hands: str, dealer: int | None = None, num_fools: int = 1, **fields: int) -> Game:
     """A game from hands like "G2 R3 1", one for each seat; seat 0 leads unless a dealer is named."""
@@ -41,3 +46,8 @@ def play_out_round(game: Game, rng: random.Random) -> Game:
     while not game.round_over:
         game.play(rng.choice(game.legal_actions()))
     return game
+
+
+def passed_left(deal: tuple[str, ...]) -> list[list[str]]:
+    """The same deal for the next round: each hand goes to the seat on the left, as the lead does."""
+    return [hand.split() for hand in (deal[-1], *deal[:-1])]

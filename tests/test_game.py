@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deals import play, play_out_round, table
+from deals import DEAL, PLAYS, play, play_out_round, table
 
 from fool_env import Game, IllegalActionError, Rules, RulesError
 from fool_env.cards import parse_card
-
-# Three tricks of the miniature; seat 0 leads, seat 1 goes out.
-DEAL = ("G2 G5 R3", "G3 G4 R2", "R4 1 1")
-PLAYS = "G5 G4 R4 G2 G3 R2 1"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 
