@@ -223,7 +223,7 @@ def _checked_actions(agent: Agent, views: np.ndarray, seeds: np.ndarray) -> np.n
 
 
 @kernel
-def _deal(games, streams, seed, first, arms):
+def _deal(games: np.ndarray, streams: np.ndarray, seed: np.uint64, first: int, arms: int) -> None:
     """Deal to every table, the arms of a deal alike, and give each the seed of its decisions."""
     for table in range(len(games)):
         deal_seed = derive(seed, first + table // arms)
@@ -233,7 +233,7 @@ def _deal(games, streams, seed, first, arms):
 
 
 @kernel
-def _count_waiting(games, seating, num_cards, waiting):
+def _count_waiting(games: np.ndarray, seating: np.ndarray, num_cards: int, waiting: np.ndarray) -> int:
     """Count the tables that wait for each agent; returns how many cards are played, a finished table's all."""
     waiting[:] = 0
     played = 0
@@ -249,7 +249,15 @@ def _count_waiting(games, seating, num_cards, waiting):
 
 
 @kernel
-def _gather(games, seating, agent, streams, tables, views, seeds):
+def _gather(
+    games: np.ndarray,
+    seating: np.ndarray,
+    agent: int,
+    streams: np.ndarray,
+    tables: np.ndarray,
+    views: np.ndarray,
+    seeds: np.ndarray,
+) -> int:
     """Collect the tables that wait for an agent: their numbers, what it may see of them, and a seed each."""
     size = 0
     for table in range(len(games)):
@@ -266,7 +274,7 @@ def _gather(games, seating, agent, streams, tables, views, seeds):
 
 
 @kernel
-def _first_illegal(games, tables, actions):
+def _first_illegal(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> int:
     for i in range(len(tables)):
         if not is_legal(games[tables[i]], actions[i]):
             return i
@@ -274,7 +282,7 @@ def _first_illegal(games, tables, actions):
 
 
 @kernel
-def _play(games, tables, actions):
+def _play(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> None:
     for i in range(len(tables)):
         game = games[tables[i]]
         play(game, actions[i])

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fool_env import Rules
@@ -175,6 +175,10 @@ def _evaluate_all(task: Task, results: list[Evaluation]) -> None:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         for opponents in task.opponents:
             row = bar.add_task("against " + "+".join(agent.name for agent in opponents), total=task.deals + task.games)
+
+            def show(done: float, total: int, row: TaskID = row) -> None:
+                bar.update(row, completed=int(done), total=total)
+
             evaluation = evaluate(
                 task.candidate,
                 opponents,
@@ -182,7 +186,7 @@ def _evaluate_all(task: Task, results: list[Evaluation]) -> None:
                 deals=task.deals,
                 games=task.games,
                 seed=task.seed,
-                progress=lambda done, total, row=row: bar.update(row, completed=int(done), total=total),
+                progress=show,
             )
             results.append(evaluation)
 
