@@ -17,28 +17,27 @@ from fool_env.cards import ACTION_COLOUR, ACTION_RANK, LOWEST_RANK, NUM_ACTIONS,
 from fool_env.engine import held_penalty, legal_actions, trick_key
 from fool_env.observation import deck_mask
 from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
+from fool_env.state import Record
 
-# Weights, in points. A card's cost is what holding it at the end costs; haste is 1 / the fewest tricks that can follow
-# this one; behind is how many cards more one will hold after this trick than the seat that will hold fewest. They were
-# fitted by least squares to the outcomes of alternative plays, at tables of `highest` and at mixed tables of `highest`,
-# `random` and `cautious` itself, with 4 to 8 players.
+# Weights, in points. A card's cost is what holding it at the end costs (R13); haste is 1 / the fewest tricks that can
+# follow this one; behind is how many cards more one will hold after this trick than the seat that will hold fewest.
+# They were fitted by least squares to the outcomes of alternative plays, at tables of `highest` and at mixed tables of
+# `highest`, `random` and `cautious` itself, with 4 to 8 players.
 
 # What playing a card saves, for each point of its cost.
-SHED = -0.107  # early on it pays to keep high cards: they are safe to follow with
-SHED_HASTE = 0.436
-SHED_BEHIND = 0.067
-SHED_BEATABLE = 0.13  # times the share of its colour's unseen cards that are higher: then it is not so safe
+SHED = 0.93  # times haste less 1 / cards left: with no more cards than tricks to come, every card will still go
+SHED_BEATABLE = 0.16  # times the share of its colour's unseen cards that are higher: not worth keeping as a safe card
 # What becoming a Fool brings: a trick without a play.
-FOOL_HASTE = -3.7
-FOOL_BEHIND = -1.07
-FOOL_HASTE_HOLDING = -1.21  # for each point of the mean cost of the cards left in the hand
-# The trick.
-WIN_EARLY = 0.45  # winning it, for each seat that plays afterwards
-PLAY_ONE = 0.41
+FOOL_HOLDING = -1.43  # for each point of the mean cost of the cards left in the hand, times haste
+FOOL_BEHIND = -1.0  # times behind
+FOOL_CARD = -0.06  # for each point of the card's cost: it would have served better elsewhere
+# What winning brings: the lead.
+WIN = 2.0
+WIN_HOLDING = -0.013  # for each point of the cost of the hand left: it is a low hand that leads well
 # What the play leaves behind.
-EXPOSED = -9.9  # becoming a Fool of a trick in a colour drawn from the unseen cards
-NEW_VOID = 1.95  # playing the last card of a colour, times the colour's share of the unseen cards
-LOWER_LEFT = 0.33  # each lower card of the same colour that stays: it is harder to follow with
+EXPOSED = -11.0  # becoming a Fool of a trick in a colour drawn from the unseen cards, times 1 - haste
+LOWER_LEFT = 0.18  # each lower card of the same colour that stays
+PLENTIFUL = -1.5  # the colour's share of the unseen cards: colours that will be led often are worth keeping
 
 
 class Outlook(NamedTuple):
@@ -59,7 +58,7 @@ class Outlook(NamedTuple):
 
 
 @kernel
-def choose_cautious(view, seed):
+def choose_cautious(view: Record, seed: np.uint64) -> int:
     """The legal card of the highest value; of equals the one with the lowest action."""
     actions = np.empty(NUM_ACTIONS, np.int64)
     count = legal_actions(view, actions)
@@ -76,39 +75,36 @@ def choose_cautious(view, seed):
 
 
 @kernel
-def value_of(view, action, outlook):
+def value_of(view: Record, action: int, outlook: Outlook) -> float:
     """What a play is worth, in points, up to what all plays have in common."""
     seat = view.player
-    cost = cost_of(view, action)
-    cards_left = view.hand_sizes[seat] - 1
+    colour, rank, cost = ACTION_COLOUR[action], ACTION_RANK[action], cost_of(view, action)
+    cards_left, cost_left = view.hand_sizes[seat] - 1, held_penalty(view, seat) - cost
     haste, behind = 1.0 / outlook.tricks_left, cards_left - outlook.tricks_left
-    holding = (held_penalty(view, seat) - cost) / cards_left
-    value = cost * (SHED + SHED_HASTE * haste + SHED_BEHIND * behind)
     fool, win = chances(view, action, outlook)
-    value += fool * ((FOOL_HASTE + FOOL_HASTE_HOLDING * holding) * haste + FOOL_BEHIND * behind)
-    value += win * WIN_EARLY * outlook.num_later
-    hand = view.hands[seat].copy()
+    value = SHED * cost * (haste - 1.0 / cards_left)
+    value += fool * (FOOL_HOLDING * haste * cost_left / cards_left + FOOL_BEHIND * behind + FOOL_CARD * cost)
+    value += win * (WIN + WIN_HOLDING * cost_left)
+    hand, ones = view.hands[seat].copy(), view.ones[seat]
     if action == WILD:
-        return value + PLAY_ONE + EXPOSED * exposure(view, hand, view.ones[seat] - 1, outlook)
-    colour, rank = ACTION_COLOUR[action], ACTION_RANK[action]
-    hand[colour] ^= np.uint32(1) << np.uint32(rank - LOWEST_RANK)
-    value += EXPOSED * exposure(view, hand, view.ones[seat], outlook)
-    value += LOWER_LEFT * (count_above(hand[colour], WILD_RANK) - count_above(hand[colour], rank))
-    if outlook.num_unseen[colour] > 0:
-        value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
-        if hand[colour] == 0:
-            value += NEW_VOID * outlook.num_unseen[colour] / outlook.num_unseen.sum()
-    return value
+        ones -= 1
+    else:
+        hand[colour] ^= np.uint32(1) << np.uint32(rank - LOWEST_RANK)
+        value += LOWER_LEFT * (count_above(hand[colour], WILD_RANK) - count_above(hand[colour], rank))
+        if outlook.num_unseen[colour] > 0:
+            value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
+            value += PLENTIFUL * outlook.num_unseen[colour] / outlook.num_unseen.sum()
+    return value + EXPOSED * (1.0 - haste) * exposure(view, hand, ones, outlook)
 
 
 @kernel
-def cost_of(view, action):
+def cost_of(view: Record, action: int) -> int:
     """What holding a card at the end of the round costs (R13)."""
     return np.int64(view.one_penalty) if action == WILD else np.int64(ACTION_RANK[action])
 
 
 @kernel
-def chances(view, action, outlook):
+def chances(view: Record, action: int, outlook: Outlook) -> tuple[float, float]:
     """How likely a play makes its seat a Fool of this trick (R9, R10), and how likely it wins (R8)."""
     colour, rank = ACTION_COLOUR[action], ACTION_RANK[action]
     order = view.num_plays - view.trick_start
@@ -139,7 +135,7 @@ def chances(view, action, outlook):
 
 
 @kernel
-def count_higher(unseen, lead_colour, rank, follows, higher):
+def count_higher(unseen: np.ndarray, lead_colour: int, rank: int, follows: bool, higher: np.ndarray) -> None:
     """Count into int64[4] the unseen cards a seat must lack, if its highest card is to be worse than a given one.
 
     Than one of the lead colour (or a 1): the higher ones of that colour. Than one off colour: all of the lead colour
@@ -153,7 +149,7 @@ def count_higher(unseen, lead_colour, rank, follows, higher):
 
 
 @kernel
-def worse_chance(lacks, higher):
+def worse_chance(lacks: np.ndarray, higher: np.ndarray) -> float:
     """The chance that a seat plays a worse card: that it holds none of the higher ones counted, given float64[4]."""
     chance = 1.0
     for colour in range(NUM_COLOURS):
@@ -163,7 +159,7 @@ def worse_chance(lacks, higher):
 
 
 @kernel
-def fool_chance(lacks, first, last, higher, worse_needed):
+def fool_chance(lacks: np.ndarray, first: int, last: int, higher: np.ndarray, worse_needed: int) -> float:
     """The chance that too few of the seats first..last-1 play a worse card for one to be spared the disc (R10)."""
     if worse_needed == 0:
         return 0.0
@@ -178,7 +174,7 @@ def fool_chance(lacks, first, last, higher, worse_needed):
 
 
 @kernel
-def exposure(view, hand, ones, outlook):
+def exposure(view: Record, hand: np.ndarray, ones: int, outlook: Outlook) -> float:
     """The chance to be a Fool with a hand's best card, all others playing, in a colour drawn from the unseen cards."""
     total = outlook.num_unseen.sum()
     top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
@@ -197,7 +193,7 @@ def exposure(view, hand, ones, outlook):
 
 
 @kernel
-def binomial_below(limit, trials, chance):
+def binomial_below(limit: int, trials: int, chance: float) -> float:
     """The chance of fewer than `limit` successes, where `limit` is no more than the trials."""
     if chance == 1.0:
         return 0.0
@@ -210,7 +206,7 @@ def binomial_below(limit, trials, chance):
 
 
 @kernel
-def look_out(view):
+def look_out(view: Record) -> Outlook:
     """The `Outlook` of the seat to act, from its hand and what is public."""
     seat = view.player
     unseen = np.empty(NUM_COLOURS, np.uint32)
@@ -242,7 +238,7 @@ def look_out(view):
 
 
 @kernel
-def seats_to_come(view, later):
+def seats_to_come(view: Record, later: np.ndarray) -> int:
     """Write the seats that play after the one to act in this trick, in order, and return how many there are."""
     count = view.trick_size - (view.num_plays - view.trick_start) - 1
     seat = np.int64(view.player)
@@ -255,7 +251,7 @@ def seats_to_come(view, later):
 
 
 @kernel
-def fewest_tricks_left(view, later):
+def fewest_tricks_left(view: Record, later: np.ndarray) -> int:
     """How many tricks follow this one at the least: what the other seat with fewest cards after it still holds."""
     fewest = np.int64(NUM_CARDS)
     for other in range(view.num_players):
@@ -267,13 +263,13 @@ def fewest_tricks_left(view, later):
 
 
 @kernel
-def has_shown_void(view, seat, colour):
+def has_shown_void(view: Record, seat: int, colour: int) -> bool:
     """Whether a seat is known to hold no card of a colour (R16)."""
     return (view.voids[seat] >> colour) & 1 == 1
 
 
 @kernel
-def highest_rank(cards):
+def highest_rank(cards: int) -> int:
     """The highest rank in the cards of one colour; that of a 1 if there is none."""
     rank = WILD_RANK
     while cards:
@@ -283,7 +279,7 @@ def highest_rank(cards):
 
 
 @kernel
-def count_above(cards, rank):
+def count_above(cards: int, rank: int) -> int:
     """How many of the cards of one colour are of a higher rank; all of them for that of a 1."""
     cards >>= np.uint32(rank - WILD_RANK)
     count = 0

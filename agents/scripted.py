@@ -8,7 +8,7 @@ so these two never change.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from fool_env._jit import kernel
 from fool_env.cards import COLOUR_OFFSETS, NUM_ACTIONS, NUM_COLOURS, WILD
 from fool_env.engine import legal_actions, legal_hand
 from fool_env.rng import below, output
-from fool_env.state import NOBODY
+from fool_env.state import NOBODY, Record
 
 from .cautious import choose_cautious
 
 
 @kernel
-def choose_random(view, seed):
+def choose_random(view: Record, seed: np.uint64) -> int:
     """Any legal card, each as likely."""
     actions = np.empty(NUM_ACTIONS, np.int64)
     count = legal_actions(view, actions)
@@ -30,7 +30,7 @@ def choose_random(view, seed):
 
 
 @kernel
-def choose_highest(view, seed):
+def choose_highest(view: Record, seed: np.uint64) -> int:
     """The highest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
     best, best_bit = WILD, -1
     for colour in range(NUM_COLOURS):
@@ -43,7 +43,7 @@ def choose_highest(view, seed):
 
 
 @kernel
-def choose_lowest(view, seed):
+def choose_lowest(view: Record, seed: np.uint64) -> int:
     """The lowest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
     if view.ones[view.player] > 0:
         return np.int64(WILD)
@@ -58,7 +58,7 @@ def choose_lowest(view, seed):
 
 
 @kernel
-def highest_bit(cards):
+def highest_bit(cards: int) -> int:
     """The number of the highest bit set in a uint32 other than 0: the highest card's rank less 2."""
     bit = 0
     for shift in (16, 8, 4, 2, 1):
@@ -69,25 +69,25 @@ def highest_bit(cards):
 
 
 @kernel
-def _act_random(views, seeds, actions):
+def _act_random(views: np.ndarray, seeds: np.ndarray, actions: np.ndarray) -> None:
     for i in range(len(views)):
         actions[i] = choose_random(views[i], seeds[i])
 
 
 @kernel
-def _act_highest(views, seeds, actions):
+def _act_highest(views: np.ndarray, seeds: np.ndarray, actions: np.ndarray) -> None:
     for i in range(len(views)):
         actions[i] = choose_highest(views[i], seeds[i])
 
 
 @kernel
-def _act_lowest(views, seeds, actions):
+def _act_lowest(views: np.ndarray, seeds: np.ndarray, actions: np.ndarray) -> None:
     for i in range(len(views)):
         actions[i] = choose_lowest(views[i], seeds[i])
 
 
 @kernel
-def _act_cautious(views, seeds, actions):
+def _act_cautious(views: np.ndarray, seeds: np.ndarray, actions: np.ndarray) -> None:
     for i in range(len(views)):
         actions[i] = choose_cautious(views[i], seeds[i])
 
@@ -95,7 +95,7 @@ def _act_cautious(views, seeds, actions):
 class ScriptedAgent:
     """An agent that is a kernel; it has no options and remembers nothing."""
 
-    def __init__(self, name: str, kernel_on_views: Any) -> None:
+    def __init__(self, name: str, kernel_on_views: Callable[[np.ndarray, np.ndarray, np.ndarray], None]) -> None:
         self.name = name
         self._kernel = kernel_on_views
 
