@@ -80,13 +80,13 @@ class PolicyNetwork(nn.Module):
 
 
 @kernel
-def _legal_masks(views, masks):
+def _legal_masks(views: np.ndarray, masks: np.ndarray) -> None:
     for i in range(len(views)):
         legal_mask(views[i], masks[i])
 
 
 @kernel
-def _choose(logits, masks, seeds, deterministic, actions):
+def _choose(logits: np.ndarray, masks: np.ndarray, seeds: np.ndarray, deterministic: bool, actions: np.ndarray) -> None:
     """The likeliest legal action of each row, or one sampled by inversion with the row's seed."""
     for i in range(len(actions)):
         best = -1
@@ -160,8 +160,8 @@ class NeuralAgent:
         observations[: len(views)] = th.from_numpy(encode(views))
         logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
         with th.inference_mode():
-            for rows, observed in zip(logits.split(BLOCK), observations.split(BLOCK), strict=True):
-                rows.copy_(self.network(observed))
+            for start in range(0, len(logits), BLOCK):
+                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from toy import NUM_SIGNALS, ToyTables
 from fool_env import FoolVectorEnv, Game, Rules
 from fool_env.train.buffer import NO_ROW, SeatRollout, seat_advantages
 from fool_env.train.compute import Shards, available_cores
-from fool_env.train.policy import MaskedCategorical, masked_softmax, sample
+from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
 from fool_env.train.selfplay import SelfPlayPPO, Trunk
 from fool_env.train.tables import SelfPlayVecEnv
 
@@ -197,7 +197,7 @@ def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precisio
     differences = []
     for part in rows[th.randperm(len(rows))].split(300):  # other parts than the rollout's
         logits, values = learner.network(decisions.observations[part])
-        log_probs, _ = MaskedCategorical.apply(logits, decisions.masks[part], decisions.actions[part])
+        log_probs, _ = log_prob_and_entropy(logits, decisions.masks[part], decisions.actions[part])
         differences.append((log_probs - decisions.log_probs[part]).exp() - 1)
         assert th.allclose(values, decisions.values[part], atol=1e-4)
     assert th.cat(differences).abs().max() < 1e-5
@@ -238,7 +238,7 @@ def test_gradients_equal_automatic_ones():
     masks[:, 7] = True
     actions = masks.float().multinomial(1).squeeze(1)
     weights = th.randn(2, 200, dtype=th.float64)
-    log_probs, entropy = MaskedCategorical.apply(logits, masks, actions)
+    log_probs, entropy = log_prob_and_entropy(logits, masks, actions)
     (ours,) = th.autograd.grad((weights[0] * log_probs + weights[1] * entropy).sum(), logits)
 
     distribution = th.distributions.Categorical(logits=logits.masked_fill(~masks, -1e30))

@@ -12,7 +12,7 @@ one decision in nine at six players and 64 steps, those before a trick sat out m
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch as th
@@ -20,13 +20,23 @@ from gymnasium import spaces
 
 from fool_env._jit import kernel
 from fool_env.rules import MAX_PLAYERS
+from fool_env.train.tables import NativeTables
 
 NO_ROW = -1
 _PIECE = 512
 
 
 @kernel
-def split_decisions(observations, masks, first_row, actions, rows, row_observations, row_masks, row_legal):
+def split_decisions(
+    observations: np.ndarray,
+    masks: np.ndarray,
+    first_row: int,
+    actions: np.ndarray,
+    rows: np.ndarray,
+    row_observations: np.ndarray,
+    row_masks: np.ndarray,
+    row_legal: np.ndarray,
+) -> int:
     """Copy the tables that face a decision into consecutive rows, and play the forced ones.
 
     Fills `actions` of the forced tables, `rows` (each table's row, -1 where forced) and the row arrays.
@@ -54,7 +64,7 @@ def split_decisions(observations, masks, first_row, actions, rows, row_observati
 
 
 @kernel
-def place_actions(rows, first_row, chosen, actions):
+def place_actions(rows: np.ndarray, first_row: int, chosen: np.ndarray, actions: np.ndarray) -> None:
     """Give each table that faces a decision the action chosen in its row."""
     for table in range(len(rows)):
         if rows[table] >= 0:
@@ -66,7 +76,18 @@ _SEEN, _REWARD, _VALUE, _ADVANTAGE = range(4)
 
 
 @kernel
-def _credit(row, seat, after, values, gamma, gae_lambda, advantages, complete, open_rows, open_rewards):
+def _credit(
+    row: int,
+    seat: int,
+    after: np.ndarray,
+    values: np.ndarray,
+    gamma: float,
+    gae_lambda: float,
+    advantages: np.ndarray,
+    complete: np.ndarray,
+    open_rows: np.ndarray,
+    open_rewards: np.ndarray,
+) -> None:
     """Credit the decision in `row` with what came after it, or leave it open if that has not been seen yet."""
     seen = after[seat, _SEEN] > 0.0
     advantage = 0.0
@@ -86,8 +107,18 @@ def _credit(row, seat, after, values, gamma, gae_lambda, advantages, complete, o
 
 @kernel
 def seat_advantages(
-    rows, players, rewards, dones, values, gamma, gae_lambda, open_rows, open_rewards, advantages, complete
-):
+    rows: np.ndarray,
+    players: np.ndarray,
+    rewards: np.ndarray,
+    dones: np.ndarray,
+    values: np.ndarray,
+    gamma: float,
+    gae_lambda: float,
+    open_rows: np.ndarray,
+    open_rewards: np.ndarray,
+    advantages: np.ndarray,
+    complete: np.ndarray,
+) -> None:
     """Generalised advantage estimation along each seat's own decisions; discounts count these, not others' plays.
 
     Args:
@@ -156,9 +187,9 @@ class Decisions(NamedTuple):
     log_probs: th.Tensor  # float32[rows], under the policy that acted
     values: th.Tensor  # float32[rows]
 
-    def at(self, rows: slice | th.Tensor) -> Decisions:
-        """Some of the rows: views for a slice, copies for indices."""
-        return Decisions(*(tensor[rows] for tensor in self))
+    def at(self, rows: th.Tensor) -> Decisions:
+        """A copy of some rows."""
+        return Decisions(*(tensor.index_select(0, rows) for tensor in self))
 
 
 class SeatRollout:
@@ -237,7 +268,7 @@ class SeatRollout:
         self.open_rewards[:] = 0.0
         self.begin()
 
-    def add_decisions(self, env: Any, actions: np.ndarray) -> slice:
+    def add_decisions(self, tables: NativeTables, actions: np.ndarray) -> slice:
         """Take in the tables' states before a step; the forced plays are filled into int64[tables] `actions`.
 
         Returns:
@@ -254,14 +285,14 @@ class SeatRollout:
             observations, masks = self._stage_observations, self._stage_masks
         step_rows = self.rows[self._step]
         count = split_decisions(
-            env.observations, env.masks, self.size, actions, step_rows, observations, masks, self.legal[rows]
+            tables.observations, tables.masks, self.size, actions, step_rows, observations, masks, self.legal[rows]
         )
         if count < 0:
             raise ValueError(
                 f"table {-1 - count} has no legal action: its action mask is all zero, "
-                f"although seat {env.players[-1 - count]} is to act"
+                f"although seat {tables.players[-1 - count]} is to act"
             )
-        self.players[self._step] = env.players
+        self.players[self._step] = tables.players
         rows = slice(self.size, self.size + count)
         if self.device.type != "cpu":
             self.decisions.observations[rows] = th.from_numpy(observations[:count]).to(self.device)
@@ -273,10 +304,10 @@ class SeatRollout:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""
         place_actions(self.rows[self._step], rows.start, self.decisions.actions[rows].cpu().numpy(), actions)
 
-    def add_outcome(self, env: Any, reward_scale: float) -> None:
+    def add_outcome(self, tables: NativeTables, reward_scale: float) -> None:
         """Take in what the step paid and which episodes it ended."""
-        np.multiply(env.rewards, reward_scale, out=self.rewards[self._step])
-        self.dones[self._step] = env.dones
+        np.multiply(tables.rewards, reward_scale, out=self.rewards[self._step])
+        self.dones[self._step] = tables.dones
         self._step += 1
 
     def finish(self) -> None:

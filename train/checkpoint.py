@@ -38,7 +38,8 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
     buffer = io.BytesIO()
     model.save(buffer)
     arrays = io.BytesIO()
-    np.savez_compressed(arrays, seconds=np.array(seconds), **model.run_state())
+    state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
+    np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch as th
 
@@ -71,7 +71,7 @@ class Shards:
         bounds = [rows.start + count * part // self.parts for part in range(self.parts + 1)]
         return [slice(start, stop) for start, stop in pairwise(bounds) if stop > start]
 
-    def map(self, function: Callable[..., Result], *arguments: list) -> list[Result]:
+    def map(self, function: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
         """`function` of each part, in the order of the parts."""
         if self.device.type != "cpu":
             return list(map(function, *arguments))

@@ -135,7 +135,8 @@ class TrainConfig:
         evaluation: how it is measured.
         device: "cpu", "cuda" or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
-        shards: parts into which batches are cut for threads; results depend on it, in the last bits.
+        shards: parts into which batches are cut for threads, so as many as there are cores; results depend on it, in
+            the last bits, and not on the number of threads.
         threads: threads that compute the parts, at most `shards`; null for as many as there are cores.
     """
 
@@ -150,7 +151,7 @@ class TrainConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    shards: int = 4
+    shards: int = 2
     threads: int | None = None
 
     @property

@@ -88,8 +88,9 @@ def check_opponents(config: TrainConfig) -> None:
         except (AgentError, OSError, ValueError) as error:
             raise ConfigError(f"evaluation.opponents: {error}") from None
         for agent in agents:
-            if getattr(agent, "rules", rules) != rules:
-                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {agent.rules}, not for {rules}")
+            learnt = getattr(agent, "rules", rules)
+            if learnt != rules:
+                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
 
 
 def resume_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path]:

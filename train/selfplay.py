@@ -24,12 +24,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.vec_env import VecEnv
 
 from fool_env.agents.neural import make_trunk
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
-from fool_env.train.policy import MaskedCategorical, masked_softmax, sample
-from fool_env.train.tables import SelfPlayVecEnv
+from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
+from fool_env.train.tables import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
 
@@ -55,7 +56,7 @@ class Targets(NamedTuple):
 
     def at(self, rows: th.Tensor) -> Targets:
         """A copy of some rows."""
-        return Targets(*(target[rows] for target in self))
+        return Targets(*(target.index_select(0, rows) for target in self))
 
 
 class Trunk(BaseFeaturesExtractor):
@@ -103,7 +104,7 @@ class SelfPlayPPO(MaskablePPO):
         max_grad_norm: float = 0.5,
         reward_scale: float = 1.0,
         precision: str = "auto",
-        shards: int = 4,
+        shards: int = 2,
         threads: int | None = None,
         policy_kwargs: dict[str, Any] | None = None,
         verbose: int = 0,
@@ -131,7 +132,7 @@ class SelfPlayPPO(MaskablePPO):
             device=device,
             _init_setup_model=False,
         )
-        self.entropy_schedule = ent_coef
+        self.entropy_schedule: float | Schedule = ent_coef
         self.reward_scale = reward_scale
         self.precision = precision
         self.shards = shards
@@ -147,7 +148,7 @@ class SelfPlayPPO(MaskablePPO):
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
         self._parameters = list(self.policy.parameters())
         if self.env is not None:
-            self._last_obs = self.env.native.observations  # the tables are dealt already
+            self._last_obs = self.tables.observations  # the first episodes have begun already
 
     def _excluded_save_params(self) -> list[str]:
         return [
@@ -155,6 +156,13 @@ class SelfPlayPPO(MaskablePPO):
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
             *("compute", "generator", "_parameters"),
         ]
+
+    @property
+    def tables(self) -> NativeTables:
+        """The tables that the network plays at."""
+        if not isinstance(self.env, SelfPlayVecEnv):
+            raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
+        return self.env.native
 
     def network(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """float32[rows, K] -> logits float32[rows, actions], values float32[rows]: the pass of rollout and update."""
@@ -171,7 +179,7 @@ class SelfPlayPPO(MaskablePPO):
             "iteration": np.array(self.iteration),
             "updates": np.array(self._n_updates),
             "generator": self.generator.get_state().numpy(),
-            **{f"tables/{name}": array for name, array in self.env.native.state_dict().items()},
+            **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
         }
 
@@ -185,10 +193,10 @@ class SelfPlayPPO(MaskablePPO):
         self.iteration = int(state["iteration"])
         self._n_updates = int(state["updates"])
         self.generator.set_state(th.from_numpy(state["generator"]))
-        self.env.native.load_state_dict(part("tables/"))
+        self.tables.load_state_dict(part("tables/"))
         self.rollout_buffer.load_state_dict(part("open/"))
 
-    def learn(
+    def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
         total_timesteps: int,
         callback: MaybeCallback = None,
@@ -225,6 +233,7 @@ class SelfPlayPPO(MaskablePPO):
             self.iteration = 0
             self.rollout_buffer.clear()
         callback.on_training_start(locals(), globals())
+        assert self.env is not None
         while self.num_timesteps < total_timesteps:
             # Before the rollout, so that the first update has the first value and none the value after the last.
             self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
@@ -244,26 +253,26 @@ class SelfPlayPPO(MaskablePPO):
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(step=self.num_timesteps)
 
-    def collect_rollouts(
+    def collect_rollouts(  # type: ignore[override]  # its own kind of buffer
         self,
-        env: SelfPlayVecEnv,
+        env: VecEnv,
         callback: BaseCallback,
         rollout_buffer: SeatRollout,
         n_rollout_steps: int,
         use_masking: bool = True,
     ) -> bool:
         """Play `n_rollout_steps` at every table into the buffer; False if the callback ended the training."""
-        buffer, native = rollout_buffer, env.native
+        buffer, tables = rollout_buffer, self.tables
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
         uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
         for step in range(n_rollout_steps):
-            rows = buffer.add_decisions(native, actions)
+            rows = buffer.add_decisions(tables, actions)
             self._decide(rows, uniforms[step])
             buffer.place_actions(rows, actions)
-            native.step(actions)
-            buffer.add_outcome(native, self.reward_scale)
+            tables.step(actions)
+            buffer.add_outcome(tables, self.reward_scale)
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             if not callback.on_step():
@@ -291,7 +300,7 @@ class SelfPlayPPO(MaskablePPO):
     def train(self) -> None:
         """Update the network from the decisions whose outcome the rollout has shown."""
         self._update_learning_rate(self.policy.optimizer)
-        self.ent_coef = self.entropy_schedule(self._current_progress_remaining)
+        self.ent_coef = self.entropy_schedule(self._current_progress_remaining)  # type: ignore[operator]
         rows = self.rollout_buffer.trainable
         if len(rows) == 0:  # so few steps that no seat came to its second decision
             return
@@ -300,7 +309,7 @@ class SelfPlayPPO(MaskablePPO):
         losses = []
         for _ in range(self.n_epochs):
             order = index[th.randperm(len(index), generator=self.generator)].to(self.device)
-            for batch in order.tensor_split(math.ceil(len(order) / self.batch_size)):
+            for batch in order.tensor_split(math.ceil(len(order) / (self.batch_size or len(order)))):
                 losses.append(self._update(batch, targets))
             self._n_updates += 1
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
@@ -332,31 +341,27 @@ class SelfPlayPPO(MaskablePPO):
             parameter.grad = functools.reduce(th.Tensor.add_, gradients)
         th.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
         self.policy.optimizer.step()
-        return sum(losses for _, losses in parts) / len(batch)
+        return th.stack([losses for _, losses in parts]).sum(0) / len(batch)
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
         """The LOSSES of some rows, summed: float32[6], of which the first three carry gradients."""
         decisions, (advantages, returns, log_legal) = self.rollout_buffer.decisions.at(rows), targets.at(rows)
         logits, values = self.network(decisions.observations)
-        log_probs, entropy = MaskedCategorical.apply(logits, decisions.masks, decisions.actions)
+        log_probs, entropy = log_prob_and_entropy(logits, decisions.masks, decisions.actions)
         log_ratio = log_probs - decisions.log_probs
         ratio = log_ratio.exp()
-        clip_range = self.clip_range(self._current_progress_remaining)
+        clip_range = self._clip_range_now()
         clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
         with th.no_grad():
             relative_entropy = entropy / log_legal
             approx_kl = ratio - 1 - log_ratio
             clip_fraction = ((ratio - 1).abs() > clip_range).float()
-        return th.stack(
-            [
-                -th.min(advantages * ratio, advantages * clipped).sum(),
-                (returns - values).square().sum(),
-                entropy.sum(),
-                relative_entropy.sum(),
-                approx_kl.sum(),
-                clip_fraction.sum(),
-            ]
-        )
+        policy_loss = -th.min(advantages * ratio, advantages * clipped)
+        value_loss = (returns - values).square()
+        return th.stack([policy_loss, value_loss, entropy, relative_entropy, approx_kl, clip_fraction]).sum(1)
+
+    def _clip_range_now(self) -> float:
+        return self.clip_range(self._current_progress_remaining)  # type: ignore[operator]  # a schedule by now
 
     def _record(self, rows: np.ndarray, targets: Targets, losses: list[float]) -> None:
         buffer = self.rollout_buffer
@@ -368,5 +373,5 @@ class SelfPlayPPO(MaskablePPO):
             self.logger.record(f"train/{name}", value)
         self.logger.record("train/explained_variance", explained_variance(values, returns))
         self.logger.record("train/entropy_coefficient", self.ent_coef)
-        self.logger.record("train/clip_range", self.clip_range(self._current_progress_remaining))
+        self.logger.record("train/clip_range", self._clip_range_now())
         self.logger.record("train/updates", self._n_updates)

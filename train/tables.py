@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 
+class NativeTables(Protocol):
+    """What `FoolVectorEnv` has and self-play needs; `reset` and `step` overwrite the arrays."""
+
+    observations: np.ndarray  # float32 (tables, K), of the seat to act
+    masks: np.ndarray  # int8 (tables, actions), at least one 1 in each row
+    players: np.ndarray  # int64 (tables,), the seat to act
+    rewards: np.ndarray  # float32 (tables, seats), what the last step paid to each seat
+    dones: np.ndarray  # bool (tables,), whether the last step ended the episode, for all seats
+
+    def reset(self) -> None:
+        """Start an episode at every table."""
+
+    def step(self, actions: np.ndarray) -> None:
+        """Play int64 (tables,) actions."""
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Everything that the future depends on."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+
+
 class SelfPlayVecEnv(VecEnv):
-    """A native vector environment (FoolVectorEnv's interface) as Stable-Baselines3 wants to see it.
+    """Native tables as Stable-Baselines3 wants to see them.
 
     `SelfPlayPPO` reads `native` in place. The methods serve stock algorithms, with copies, and with the reward that a
     play paid to whoever played it: all that is left of self-play in an interface that knows one agent.
     """
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: NativeTables) -> None:
         self.native = native
         num_tables, observation_size = native.observations.shape
         super().__init__(
@@ -27,12 +50,12 @@ class SelfPlayVecEnv(VecEnv):
         self._infos: list[dict[str, Any]] = [{} for _ in range(num_tables)]
 
     def reset(self) -> np.ndarray:
-        """Deal anew at all tables: float32[tables, K]."""
+        """Start anew at all tables: float32 (tables, K)."""
         self.native.reset()
         return self.native.observations.copy()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Take the actions, int64[tables]."""
+        """Take the actions, int64 (tables,)."""
         movers = self.native.players.copy()
         self.native.step(np.ascontiguousarray(actions, np.int64))
         self._rewards = self.native.rewards[np.arange(self.num_envs), movers]
@@ -48,14 +71,14 @@ class SelfPlayVecEnv(VecEnv):
         """No table has attributes of its own, but for SB3's question about rendering."""
         if attr_name != "render_mode":
             raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
-        return [None] * len(list(self._get_indices(indices)))
+        return [None for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """No table has attributes of its own."""
         raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """`action_masks` of every table, bool[actions] each; there are no other methods."""
+        """`action_masks` of every table, bool (actions,) each; there are no other methods."""
         if method_name != "action_masks":
             raise AttributeError(f"SelfPlayVecEnv has no {method_name}()")
         masks = self.native.masks.astype(np.bool_)
@@ -67,4 +90,4 @@ class SelfPlayVecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         """Native tables wear no wrappers."""
-        return [False] * len(list(self._get_indices(indices)))
+        return [False for _ in self._get_indices(indices)]
