@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fool_env._jit import kernel
-from fool_env.cards import ACTION_COLOUR, ACTION_RANK, LOWEST_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD, WILD_RANK
+from fool_env.cards import ACTION_COLOUR, ACTION_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD, WILD_RANK
 from fool_env.engine import held_penalty, legal_actions, trick_key
 from fool_env.observation import deck_mask
 from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
 from fool_env.state import Record
+
+from .bits import card, count_above, highest_rank
 
 # Weights, in points. A card's cost is what holding it at the end costs (R13); haste is 1 / the fewest tricks that can
 # follow this one; behind is how many cards more one will hold after this trick than the seat that will hold fewest.
@@ -30,7 +32,7 @@ SHED_BEATABLE = 0.16  # times the share of its colour's unseen cards that are hi
 # What becoming a Fool brings: a trick without a play.
 FOOL_HOLDING = -1.43  # for each point of the mean cost of the cards left in the hand, times haste
 FOOL_BEHIND = -1.0  # times behind
-FOOL_CARD = -0.06  # for each point of the card's cost: it would have served better elsewhere
+FOOL_CARD = -0.06  # for each point of the card's cost: a high card is wasted on it
 # What winning brings: the lead.
 WIN = 2.0
 WIN_HOLDING = -0.013  # for each point of the cost of the hand left: it is a low hand that leads well
@@ -55,6 +57,8 @@ class Outlook(NamedTuple):
     """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4]."""
     other_lacks: np.ndarray
     """The same for any one of the others: float64[4]."""
+    held: int
+    """The cost of its own hand."""
 
 
 @kernel
@@ -79,7 +83,7 @@ def value_of(view: Record, action: int, outlook: Outlook) -> float:
     """What a play is worth, in points, up to what all plays have in common."""
     seat = view.player
     colour, rank, cost = ACTION_COLOUR[action], ACTION_RANK[action], cost_of(view, action)
-    cards_left, cost_left = view.hand_sizes[seat] - 1, held_penalty(view, seat) - cost
+    cards_left, cost_left = view.hand_sizes[seat] - 1, outlook.held - cost
     haste, behind = 1.0 / outlook.tricks_left, cards_left - outlook.tricks_left
     fool, win = chances(view, action, outlook)
     value = SHED * cost * (haste - 1.0 / cards_left)
@@ -89,7 +93,7 @@ def value_of(view: Record, action: int, outlook: Outlook) -> float:
     if action == WILD:
         ones -= 1
     else:
-        hand[colour] ^= np.uint32(1) << np.uint32(rank - LOWEST_RANK)
+        hand[colour] ^= card(rank)
         value += LOWER_LEFT * (count_above(hand[colour], WILD_RANK) - count_above(hand[colour], rank))
         if outlook.num_unseen[colour] > 0:
             value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
@@ -225,16 +229,16 @@ def look_out(view: Record) -> Outlook:
         # The colour is spread over the hands of those that have not shown to lack it, as if evenly (R16).
         places = np.int64(0)
         for other in range(view.num_players):
-            if other != seat and not has_shown_void(view, other, colour):
+            if other != seat and may_hold(view, other, colour):
                 places += view.hand_sizes[other]
         if places == 0:
             continue
         for k in range(num_later):
-            if not has_shown_void(view, later[k], colour):
+            if may_hold(view, later[k], colour):
                 later_lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
         other_lacks[colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
     tricks_left = fewest_tricks_left(view, later[:num_later])
-    return Outlook(num_later, tricks_left, unseen, num_unseen, later_lacks, other_lacks)
+    return Outlook(num_later, tricks_left, unseen, num_unseen, later_lacks, other_lacks, held_penalty(view, seat))
 
 
 @kernel
@@ -263,27 +267,6 @@ def fewest_tricks_left(view: Record, later: np.ndarray) -> int:
 
 
 @kernel
-def has_shown_void(view: Record, seat: int, colour: int) -> bool:
-    """Whether a seat is known to hold no card of a colour (R16)."""
-    return (view.voids[seat] >> colour) & 1 == 1
-
-
-@kernel
-def highest_rank(cards: int) -> int:
-    """The highest rank in the cards of one colour; that of a 1 if there is none."""
-    rank = WILD_RANK
-    while cards:
-        cards >>= np.uint32(1)
-        rank += 1
-    return rank
-
-
-@kernel
-def count_above(cards: int, rank: int) -> int:
-    """How many of the cards of one colour are of a higher rank; all of them for that of a 1."""
-    cards >>= np.uint32(rank - WILD_RANK)
-    count = 0
-    while cards:
-        cards &= cards - np.uint32(1)
-        count += 1
-    return count
+def may_hold(view: Record, seat: int, colour: int) -> bool:
+    """Whether a seat has not shown to hold no card of a colour (R16)."""
+    return (view.voids[seat] >> colour) & 1 == 0

@@ -13,11 +13,12 @@ from collections.abc import Callable
 import numpy as np
 
 from fool_env._jit import kernel
-from fool_env.cards import COLOUR_OFFSETS, NUM_ACTIONS, NUM_COLOURS, WILD
+from fool_env.cards import COLOUR_OFFSETS, LOWEST_RANK, MAX_RANK, NUM_ACTIONS, NUM_COLOURS, WILD, WILD_RANK
 from fool_env.engine import legal_actions, legal_hand
 from fool_env.rng import below, output
 from fool_env.state import NOBODY, Record
 
+from .bits import highest_rank, lowest_rank
 from .cautious import choose_cautious
 
 
@@ -32,40 +33,26 @@ def choose_random(view: Record, seed: np.uint64) -> int:
 @kernel
 def choose_highest(view: Record, seed: np.uint64) -> int:
     """The highest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
-    best, best_bit = WILD, -1
+    best, best_rank = WILD, WILD_RANK
     for colour in range(NUM_COLOURS):
-        cards = legal_hand(view, colour)
-        if cards:
-            bit = highest_bit(cards)
-            if bit > best_bit:
-                best, best_bit = COLOUR_OFFSETS[colour] + bit, bit
-    return np.int64(best)
+        rank = highest_rank(legal_hand(view, colour))
+        if rank > best_rank:
+            best, best_rank = COLOUR_OFFSETS[colour] + rank - LOWEST_RANK, rank
+    return best
 
 
 @kernel
 def choose_lowest(view: Record, seed: np.uint64) -> int:
     """The lowest legal rank, a 1 counting as rank 1; of equal ranks the one with the lowest action."""
     if view.ones[view.player] > 0:
-        return np.int64(WILD)
-    best, best_bit = 0, 32
+        return WILD
+    best, best_rank = WILD, MAX_RANK + 1
     for colour in range(NUM_COLOURS):
         cards = legal_hand(view, colour)
-        if cards:
-            bit = highest_bit(cards & (~cards + np.uint32(1)))
-            if bit < best_bit:
-                best, best_bit = COLOUR_OFFSETS[colour] + bit, bit
-    return np.int64(best)
-
-
-@kernel
-def highest_bit(cards: int) -> int:
-    """The number of the highest bit set in a uint32 other than 0: the highest card's rank less 2."""
-    bit = 0
-    for shift in (16, 8, 4, 2, 1):
-        if cards >> np.uint32(shift):
-            cards >>= np.uint32(shift)
-            bit += shift
-    return bit
+        if cards and lowest_rank(cards) < best_rank:
+            best_rank = lowest_rank(cards)
+            best = COLOUR_OFFSETS[colour] + best_rank - LOWEST_RANK
+    return best
 
 
 @kernel
