@@ -27,7 +27,7 @@ from sb3_contrib import MaskablePPO
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.observation import OBSERVATION_SIZE
-from fool_env.train.compute import available_cores
+from fool_env.train.compute import available_cores, has_amx
 from fool_env.train.config import TrainConfig
 from fool_env.train.ppo import make_model
 from fool_env.train.selfplay import SelfPlayPPO, Trunk
@@ -176,10 +176,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     repeats = 3 if parser.parse_args().quick else 15
     print_machine()
-    amx = bool(th.cpu.get_capabilities().get("amx_bf16", False))
     print(
         f"torch {th.__version__}, sb3 {version('stable-baselines3')}, sb3-contrib {version('sb3-contrib')}"
-        f"\n{available_cores()} cores to use, {'AMX' if amx else 'no AMX: bfloat16 would be slower than float32'}"
+        f"\n{available_cores()} cores to use, {'AMX' if has_amx() else 'no AMX: bfloat16 would be slower than float32'}"
     )
     config = TrainConfig(device="cpu")
     print(f"6 players, network {config.network.hidden}, {OBSERVATION_SIZE} floats an observation")

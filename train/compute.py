@@ -23,7 +23,12 @@ def has_fast_bfloat16(device: th.device) -> bool:
     """
     if device.type == "cuda":
         return th.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and bool(th.cpu.get_capabilities().get("amx_bf16", False))
+    return device.type == "cpu" and has_amx()
+
+
+def has_amx() -> bool:
+    """Whether the CPU multiplies matrices of bfloat16 in hardware, as far as torch can tell (older ones cannot)."""
+    return bool(getattr(th.cpu, "get_capabilities", dict)().get("amx_bf16", False))
 
 
 def available_cores() -> int:

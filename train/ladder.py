@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fool_env.train.provenance import source_commit
 from fool_env.train.selfplay import SelfPlayPPO
 
 Results = list[dict[str, Any]]
+Show = Callable[[str], None]
 
 
 def agent_of(model: SelfPlayPPO, config: TrainConfig, name: str = "network") -> NeuralAgent:
@@ -40,18 +42,18 @@ class Ladder:
         known = json.loads(path.read_text())["history"] if path.exists() else []
         self.history: list[dict[str, Any]] = [entry for entry in known if entry["steps"] <= steps]
 
-    def climb(self, model: SelfPlayPPO) -> Results:
-        """Evaluate on the way."""
-        results = self._evaluate(agent_of(model, self.config), SELECTION, self.config.evaluation.deals, 0)
+    def climb(self, model: SelfPlayPPO, show: Show) -> Results:
+        """Evaluate on the way; `show` is told how far the evaluation is."""
+        results = self._evaluate(agent_of(model, self.config), SELECTION, self.config.evaluation.deals, 0, show)
         self.history.append({"steps": model.num_timesteps, "results": results})
         self._write({"results": []})
         return results
 
-    def report(self, model: SelfPlayPPO, name: str) -> Results:
+    def report(self, model: SelfPlayPPO, name: str, show: Show) -> Results:
         """Evaluate at the end; `name` is the agent's, its checkpoint."""
         evaluation = self.config.evaluation
         agent = agent_of(model, self.config, name)
-        results = self._evaluate(agent, REPORT, evaluation.final_deals, evaluation.final_games)
+        results = self._evaluate(agent, REPORT, evaluation.final_deals, evaluation.final_games, show)
         self._write(
             {
                 "agent": name,
@@ -67,9 +69,14 @@ class Ladder:
         )
         return results
 
-    def _evaluate(self, agent: NeuralAgent, purpose: int, deals: int, games: int) -> Results:
-        return [
-            evaluate(
+    def _evaluate(self, agent: NeuralAgent, purpose: int, deals: int, games: int, show: Show) -> Results:
+        results = []
+        for opponent in self.config.evaluation.opponents:
+
+            def progress(done: float, total: int, opponent: str = opponent) -> None:
+                show(f"evaluation at a table of {opponent}: {done / total:.0%}")
+
+            evaluation = evaluate(
                 agent,
                 make_opponents(opponent),
                 agent.rules,
@@ -77,9 +84,10 @@ class Ladder:
                 games=games,
                 seed=_SEED,
                 purpose=purpose,
-            ).to_dict()
-            for opponent in self.config.evaluation.opponents
-        ]
+                progress=progress,
+            )
+            results.append(evaluation.to_dict())
+        return results
 
     def _write(self, report: dict[str, Any]) -> None:
         write_whole(self.path, json.dumps({**report, "history": self.history}, indent=2).encode())

@@ -154,7 +154,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
 
 
 def train(config: TrainConfig, checkpoint: Path | None) -> int:
-    """Train a run to its end, from the beginning or from a checkpoint."""
+    """Train a run to its end, from the beginning or from a checkpoint; returns the exit code."""
     folder = config.folder
     model = make_model(config)
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
@@ -173,29 +173,38 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
         return path
 
     with closing(logger), Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
-        for line in banner(config, model, checkpoint):
-            reporter.say(line)
-        if checkpoint is None:
-            save()  # so that a run can be resumed however early it is killed
-        standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
-        for iteration in model.iterations(
-            config.total_steps - model.num_timesteps, reset_num_timesteps=checkpoint is None
-        ):
-            line = progress_line(config, model, seconds())
-            if is_due(config.evaluation.every, config, model.num_timesteps):
-                standing = in_one_line(ladder.climb(model))
-                reporter.say(f"{line} | {standing}")
-            reporter.show(f"{line} | {standing}")
-            model.dump_logs(iteration)
-            if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
-                save()
-            if interrupt.requested and model.num_timesteps < config.total_steps:
-                reporter.say(f"Interrupted and saved. Go on with: python train/ppo.py --resume {folder}")
-                return EXIT_INTERRUPTED
-        final = folder / "final.zip"
-        write_whole(final, save().read_bytes())
-        reporter.say(f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):")
-        reporter.say(in_one_line(ladder.report(model, str(final))))
+
+        def show(line: str) -> None:
+            reporter.show(line)
+            if interrupt.requested:
+                raise KeyboardInterrupt
+
+        try:
+            for line in banner(config, model, checkpoint):
+                reporter.say(line)
+            if checkpoint is None:
+                save()  # so that a run can be resumed however early it is killed
+            standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
+            for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
+                line = progress_line(config, model, seconds())
+                if is_due(config.evaluation.every, config, model.num_timesteps):
+                    standing = in_one_line(ladder.climb(model, reporter.show))
+                    reporter.say(f"{line} | {standing}")
+                reporter.show(f"{line} | {standing}")
+                model.dump_logs(iteration)
+                if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
+                    save()
+                if interrupt.requested:
+                    raise KeyboardInterrupt
+            final = folder / "final.zip"
+            write_whole(final, save().read_bytes())
+            reporter.say(
+                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
+            )
+            reporter.say(in_one_line(ladder.report(model, str(final), show)))
+        except KeyboardInterrupt:
+            reporter.say(f"Interrupted. Go on from the last checkpoint with: python train/ppo.py --resume {folder}")
+            return EXIT_INTERRUPTED
         draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
         reporter.say(f"The agent is {final}. Measure it with: python train/evaluate.py --checkpoint {final}")
     return 0
