@@ -16,18 +16,9 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from ._jit import kernel
 from .cards import NUM_ACTIONS
-from .engine import legal_mask
 from .errors import RulesError
 from .game import Game
-from .observation import (
-    OBSERVATION,
-    OBSERVATION_SIZE,
-    STATE_SIZE,
-    encode_hands,
-    encode_into,
-    observation_space,
-    state_space,
-)
+from .observation import encode_hands, observation_space, state_space
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
@@ -36,16 +27,6 @@ from .state import checked_episode
 DEFAULT_PLAYERS = 6
 RENDER_MODES = ("human", "ansi")
 _NO_ACTION = np.zeros(NUM_ACTIONS, np.int8)
-
-
-@kernel
-def _observe(games: np.ndarray, seat: int, fields: np.ndarray, row: np.ndarray) -> None:
-    encode_into(games[0], seat, fields[0], row)
-
-
-@kernel
-def _mask(games: np.ndarray, mask: np.ndarray) -> None:
-    legal_mask(games[0], mask)
 
 
 @kernel
@@ -152,15 +133,15 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         Raises:
             RulesError: the hands are not a deal of the rules' deck, or there is no such dealer.
         """
-        if seed is not None or self._master is None:
-            self._master = checked_seed(seed)
-            self._episodes = 0
-        game_seed = self._master if self._episodes == 0 else np.uint64(derive(self._master, self._episodes))
+        master, episodes = self._master, self._episodes
+        if seed is not None or master is None:
+            master, episodes = checked_seed(seed), 0
+        game_seed = master if episodes == 0 else np.uint64(derive(master, episodes))
         game = Game(self.rules, int(game_seed), self.episode)
         options = options or {}
         if "hands" in options or "dealer" in options:
             game.redeal(options.get("hands", game.hands), options.get("dealer", game.dealer))
-        self._episodes += 1
+        self._master, self._episodes = master, episodes + 1
         self.game = game
         self.agents = self.possible_agents[:]
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -214,17 +195,13 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         player = self.game.player
         self.agent_selection = self.agents[0 if player is None else player]
         if player is not None:
-            mask = np.empty(NUM_ACTIONS, np.int8)
-            _mask(self.game._games, mask)
-            self.infos[self.agent_selection] = {"action_mask": mask}
+            self.infos[self.agent_selection] = {"action_mask": self.game.action_mask()}
 
     def observe(self, agent: str) -> dict[str, np.ndarray]:
         """What an agent sees now, whether or not it is to act."""
-        row = np.empty(OBSERVATION_SIZE, np.float32)
-        _observe(self.game._games, self._seat_of[agent], row.view(OBSERVATION), row)
         info = self.infos.get(agent)
         mask = _NO_ACTION if info is None else info["action_mask"]
-        return {"observation": row, "action_mask": mask.copy()}
+        return {"observation": self.game.observation(self._seat_of[agent]), "action_mask": mask.copy()}
 
     def state(self) -> np.ndarray:
         """The full information: the observation of the seat to act, then every hand as seen from there.
@@ -233,11 +210,9 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         """
         game = self.game
         seat = game.leader if game.player is None else game.player
-        state = np.empty(STATE_SIZE, np.float32)
-        row = state[:OBSERVATION_SIZE]
-        _observe(game._games, seat, row.view(OBSERVATION), row)
-        _hands(game._games, seat, state[OBSERVATION_SIZE:].reshape(MAX_PLAYERS, NUM_ACTIONS))
-        return state
+        hands = np.empty((MAX_PLAYERS, NUM_ACTIONS), np.float32)
+        _hands(game._games, seat, hands)
+        return np.concatenate([game.observation(seat), hands.reshape(-1)])
 
     def render(self) -> str | None:
         """The table as the seat to act sees it: printed in mode "human", returned in mode "ansi"."""

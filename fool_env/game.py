@@ -14,11 +14,12 @@ from . import engine
 from ._jit import kernel
 from .cards import CARD_NAMES, COLOUR_NAMES, COLOURS, NUM_ACTIONS, card_names, parse_card
 from .errors import IllegalActionError, RulesError
+from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .picture import table_svg
 from .render import table_text
 from .rng import checked_seed
 from .rules import Rules
-from .state import GAME, GAME_VERSION, NOBODY, hand_of, new_games, rules_of, seats_of
+from .state import GAME, GAME_VERSION, NOBODY, copy_games, hand_of, new_games, rules_of, seats_of
 
 _HEADER = struct.Struct("<4sHI")  # magic, GAME_VERSION, CRC-32 of the record
 _MAGIC = b"FOOL"
@@ -46,6 +47,16 @@ def _play_if_legal(games: np.ndarray, action: int) -> bool:
 @kernel
 def _legal_actions(games: np.ndarray, actions: np.ndarray) -> int:
     return engine.legal_actions(games[0], actions)
+
+
+@kernel
+def _observe(games: np.ndarray, seat: int, fields: np.ndarray, row: np.ndarray) -> None:
+    encode_into(games[0], seat, fields[0], row)
+
+
+@kernel
+def _legal_mask(games: np.ndarray, mask: np.ndarray) -> None:
+    engine.legal_mask(games[0], mask)
 
 
 @kernel
@@ -232,14 +243,25 @@ class Game:
             ValueError: there is no such seat.
         """
         self._check_seat("seat", seat, ValueError)
-        view = self._games.copy()
+        view = copy_games(self._games)
         _hide(view, int(seat))
         return view[0]
+
+    def observation(self, seat: int) -> np.ndarray:
+        """What a seat sees, whether or not it is to act: float32 of shape (OBSERVATION_SIZE,), as `encode` gives it.
+
+        Raises:
+            ValueError: there is no such seat.
+        """
+        self._check_seat("seat", seat, ValueError)
+        row = np.empty(OBSERVATION_SIZE, np.float32)
+        _observe(self._games, int(seat), row.view(OBSERVATION), row)
+        return row
 
     @property
     def record(self) -> np.void:
         """The full GAME record, a copy."""
-        return self._games.copy()[0]
+        return copy_games(self._games)[0]
 
     # --- play
 
@@ -248,6 +270,12 @@ class Game:
         count = _legal_actions(self._games, self._actions)
         legal: list[int] = self._actions[:count].tolist()
         return legal
+
+    def action_mask(self) -> np.ndarray:
+        """The legal actions as int8 of shape (83,), 1 for each; all zero once the round is over."""
+        mask = np.empty(NUM_ACTIONS, np.int8)
+        _legal_mask(self._games, mask)
+        return mask
 
     def play(self, action: int | np.integer | str) -> None:
         """Play a card for the seat to act, by action or name.
@@ -301,7 +329,7 @@ class Game:
     def clone(self) -> Game:
         """An independent copy that goes on identically, luck included."""
         copy = object.__new__(type(self))
-        copy._set(self._games.copy())
+        copy._set(copy_games(self._games))
         return copy
 
     def to_bytes(self) -> bytes:
@@ -325,7 +353,7 @@ class Game:
         if len(record) != GAME.itemsize or zlib.crc32(record) != checksum:
             raise ValueError("the saved game is damaged: its length or checksum is wrong")
         game = object.__new__(cls)
-        game._set(np.frombuffer(record, GAME).copy())
+        game._set(copy_games(np.frombuffer(record, GAME)))
         return game
 
     def __copy__(self) -> Game:

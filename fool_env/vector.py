@@ -16,7 +16,7 @@ from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
-from .state import GAME, GAME_VERSION, Record, checked_episode, new_games, rules_of
+from .state import GAME, GAME_VERSION, Record, checked_episode, copy_games, new_games, rules_of
 
 _BLOCK = 64
 _FLOATS_IN_LINE = 16  # of the cache
@@ -230,14 +230,14 @@ class FoolVectorEnv:
     @property
     def views(self) -> np.ndarray:
         """The view of each table's seat to act, for agents: GAME of shape (T,), a copy."""
-        views = self._games.copy()
+        views = copy_games(self._games)
         _hide_others(views)
         return views
 
     @property
     def games(self) -> np.ndarray:
         """Every table's full record, all hands shown: GAME of shape (T,), a copy."""
-        return self._games.copy()
+        return copy_games(self._games)
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """All that the env needs to go on from here, as arrays that `np.savez` takes without pickling."""
