@@ -384,6 +384,7 @@ def test_callbacks_are_called_and_can_end_the_training():
     learner.learn(10**6, callback=Recorder())
     assert calls == ["training start", *["rollout start", "rollout end"] * 2, "rollout start", "training end"]
     assert learner.num_timesteps == 16 * 8 * 2 + 8
+    assert learner.rollout_buffer.size == 0
 
 
 def test_schedules_start_at_their_first_value_and_never_pass_the_last():
@@ -415,6 +416,26 @@ def test_stock_maskable_ppo_accepts_the_tables():
     masks = np.stack(tables.env_method("action_masks"))
     actions, _ = stock.predict(tables.native.observations, action_masks=masks)
     assert masks[np.arange(8), actions].all()
+
+
+def test_a_saved_learner_can_be_loaded_with_and_without_tables(tmp_path):
+    learner = make_learner(fool_tables(), ent_coef=LinearSchedule(0.5, 0.1, 1.0))
+    learner.learn(1)
+    learner.save(tmp_path / "learner.zip")
+    player = SelfPlayPPO.load(tmp_path / "learner.zip", device="cpu")
+    observations = fool_tables().observations
+    masks = fool_tables().masks.astype(bool)
+    for mine, theirs in zip(
+        learner.predict(observations, action_masks=masks, deterministic=True),
+        player.predict(observations, action_masks=masks, deterministic=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(TypeError, match="SelfPlayVecEnv"):
+        _ = player.tables
+    again = SelfPlayPPO.load(tmp_path / "learner.zip", env=SelfPlayVecEnv(fool_tables(num_tables=3)), device="cpu")
+    again.learn(1)
+    assert again.num_timesteps == 16 * 3 and again.ent_coef == 0.5
 
 
 def test_memory_is_allocated_once():

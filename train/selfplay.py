@@ -276,6 +276,7 @@ class SelfPlayPPO(MaskablePPO):
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             if not callback.on_step():
+                buffer.clear()  # half a rollout credits nobody rightly
                 return False
         buffer.finish()
         callback.on_rollout_end()
