@@ -11,8 +11,6 @@ import json
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +27,8 @@ from fool_env.rng import output
 from fool_env.rules import Rules
 from fool_env.state import EPISODES, new_games
 
+from .network import PolicyNetwork
+
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
 
@@ -38,45 +38,9 @@ WEIGHTS_FILE: Final = "policy.pth"
 BLOCK: Final = 128
 """Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
 
-_TRUNK = "features_extractor.layers."  # Stable-Baselines3's name for the shared layers, which it lists thrice
-
 
 class CheckpointError(ValueError):
     """A file is no checkpoint that can be played here; the message says why."""
-
-
-def make_trunk(observation_size: int, hidden: Sequence[int]) -> nn.Sequential:
-    """The layers that policy and value share: a linear one and a ReLU for each width in `hidden`."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise((observation_size, *hidden)):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers)
-
-
-class PolicyNetwork(nn.Module):
-    """Trunk and policy head of a trained network."""
-
-    def __init__(self, hidden: Sequence[int]) -> None:
-        super().__init__()
-        self.trunk = make_trunk(OBSERVATION_SIZE, hidden)
-        self.action_net = nn.Linear(hidden[-1], NUM_ACTIONS)
-
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, OBSERVATION_SIZE] -> logits float32[rows, 83], illegal actions' among them."""
-        logits: th.Tensor = self.action_net(self.trunk(observations))
-        return logits
-
-    @classmethod
-    def from_policy(cls, hidden: Sequence[int], state: Mapping[str, th.Tensor]) -> PolicyNetwork:
-        """The network out of the state of a Stable-Baselines3 policy with these hidden layers, its tensors copied."""
-        network = cls(hidden).requires_grad_(False)
-        trunk = {
-            name.replace(_TRUNK, "trunk."): tensor
-            for name, tensor in state.items()
-            if name.startswith((_TRUNK, "action_net."))
-        }
-        network.load_state_dict(trunk)
-        return network
 
 
 @kernel
@@ -207,6 +171,7 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     try:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
+        card_facts = bool(description["network"]["card_facts"])
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
     except (RulesError, KeyError, TypeError, ValueError) as error:
@@ -221,7 +186,7 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
             f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
         ) from None
     try:
-        network = PolicyNetwork.from_policy(hidden, state)
+        network = PolicyNetwork.from_policy(hidden, card_facts, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
     return NeuralAgent(network, rules, episode, str(path), deterministic)

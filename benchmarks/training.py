@@ -15,6 +15,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -125,7 +126,7 @@ def bench_stock(repeats: int, config: TrainConfig) -> None:
     env = SelfPlayVecEnv(FoolVectorEnv(table.num_tables, table.make_rules(), table.episode, table.reward))
     policy = {
         "features_extractor_class": Trunk,
-        "features_extractor_kwargs": {"hidden": config.network.hidden},
+        "features_extractor_kwargs": asdict(config.network),
         "net_arch": [],
     }
     model = MaskablePPO(

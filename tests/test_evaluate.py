@@ -20,7 +20,8 @@ import torch
 
 from fool_env import Rules
 from fool_env.agents.agent import make_agent
-from fool_env.agents.neural import CHECKPOINT_FORMAT, PolicyNetwork
+from fool_env.agents.network import PolicyNetwork
+from fool_env.agents.neural import CHECKPOINT_FORMAT
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train import evaluate as script
 
@@ -34,7 +35,7 @@ def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | Non
     """An untrained network as a checkpoint, or one with something wrong."""
     torch.manual_seed(1)
     if weights is None:
-        names = PolicyNetwork(HIDDEN).state_dict().items()
+        names = PolicyNetwork(HIDDEN, card_facts=False).state_dict().items()
         weights = {name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}
     says = {
         "format": CHECKPOINT_FORMAT,
@@ -42,7 +43,7 @@ def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | Non
         "observation_size": OBSERVATION_SIZE,
         "rules": rules.to_dict(),
         "episode": "round",
-        "network": {"hidden": HIDDEN},
+        "network": {"hidden": HIDDEN, "card_facts": False},
     }
     saved = io.BytesIO()
     torch.save(weights, saved)
@@ -242,7 +243,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "code",
     ),
     "other network": (
-        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"hidden": [8, 8]}}),
+        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"hidden": [8, 8], "card_facts": False}}),
         "do not fit",
     ),
 }

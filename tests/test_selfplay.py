@@ -19,10 +19,10 @@ from fool_env.train.selfplay import SelfPlayPPO, Trunk
 from fool_env.train.tables import SelfPlayVecEnv
 
 
-def make_learner(native, hidden=(32,), seed=0, **options) -> SelfPlayPPO:
+def make_learner(native, hidden=(32,), seed=0, card_facts=False, **options) -> SelfPlayPPO:
     policy = {
         "features_extractor_class": Trunk,
-        "features_extractor_kwargs": {"hidden": list(hidden)},
+        "features_extractor_kwargs": {"hidden": list(hidden), "card_facts": card_facts},
         "net_arch": [],
         "optimizer_kwargs": {"eps": 1e-5, "fused": True},
     }
@@ -186,7 +186,7 @@ def test_every_decision_is_trained_exactly_once():
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precision):
-    learner = make_learner(fool_tables(6, 64), hidden=(64, 64), precision=precision, n_steps=48)
+    learner = make_learner(fool_tables(6, 64), hidden=(64, 64), card_facts=True, precision=precision, n_steps=48)
     th.nn.init.normal_(learner.policy.action_net.weight, std=0.3)  # far from uniform
     learner.train = lambda: None
     next(learner.iterations(1))
@@ -330,7 +330,9 @@ def test_results_depend_on_the_seed_and_not_on_the_number_of_threads():
     """The whole training, bit by bit, over 10,000 steps (FAULTS 31)."""
 
     def run(seed: int, threads: int) -> tuple:
-        learner = make_learner(fool_tables(6, 64), hidden=(64, 64), seed=seed, threads=threads, n_steps=40)
+        learner = make_learner(
+            fool_tables(6, 64), hidden=(64, 64), card_facts=True, seed=seed, threads=threads, n_steps=40
+        )
         played = []
         for _ in learner.iterations(40 * 64 * 4):
             played.append(learner.rollout_buffer.decisions.actions[: learner.rollout_buffer.size].clone())

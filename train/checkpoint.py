@@ -10,6 +10,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -84,7 +85,7 @@ def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
         "rules": config.table.make_rules().to_dict(),
         "episode": config.table.episode,
         "reward": config.table.reward,
-        "network": {"hidden": list(config.network.hidden), "activation": "relu"},
+        "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,
         "config": config.to_dict(),

@@ -28,7 +28,7 @@ def has_fast_bfloat16(device: th.device) -> bool:
 
 def has_amx() -> bool:
     """Whether the CPU multiplies matrices of bfloat16 in hardware, as far as torch can tell (older ones cannot)."""
-    return bool(getattr(th.cpu, "get_capabilities", dict)().get("amx_bf16", False))
+    return hasattr(th.cpu, "get_capabilities") and th.cpu.get_capabilities().get("amx_bf16") is True
 
 
 def available_cores() -> int:
@@ -81,3 +81,7 @@ class Shards:
         if self.device.type != "cpu":
             return list(map(function, *arguments))
         return list(self._pool.map(function, *arguments))
+
+    def alone(self, function: Callable[[], Result]) -> Result:
+        """`function` in one thread, for operations too small to be worth several."""
+        return self.map(lambda _: function(), (None,))[0]

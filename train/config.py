@@ -62,9 +62,11 @@ class NetworkConfig:
 
     Attributes:
         hidden: widths of the hidden layers, which policy and value share.
+        card_facts: whether the policy is told some facts about each card, such as how many unseen cards are higher.
     """
 
     hidden: list[int] = field(default_factory=lambda: [256, 256])
+    card_facts: bool = True
 
 
 @dataclass

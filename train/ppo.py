@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -144,7 +145,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         threads=config.threads,
         policy_kwargs={
             "features_extractor_class": Trunk,
-            "features_extractor_kwargs": {"hidden": list(config.network.hidden)},
+            "features_extractor_kwargs": asdict(config.network),
             "net_arch": [],  # None would add two more towers
             "optimizer_kwargs": {"eps": 1e-5, "fused": True},
         },

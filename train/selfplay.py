@@ -13,7 +13,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch as th
@@ -25,8 +25,9 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
 
-from fool_env.agents.neural import make_trunk
+from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
 from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
@@ -60,15 +61,19 @@ class Targets(NamedTuple):
 
 
 class Trunk(BaseFeaturesExtractor):
-    """The layers that policy and value share, as SB3's features extractor."""
+    """The layers that policy and value share, as SB3's features extractor; see `fool_env.agents.network`."""
 
-    def __init__(self, observation_space: spaces.Box, hidden: Sequence[int] = (256, 256)) -> None:
-        super().__init__(observation_space, hidden[-1])
-        self.layers = make_trunk(int(np.prod(observation_space.shape)), hidden)
+    def __init__(
+        self, observation_space: spaces.Box, hidden: Sequence[int] = (256, 256), card_facts: bool = True
+    ) -> None:
+        layers, features = make_trunk(int(np.prod(observation_space.shape)), hidden, card_facts)
+        super().__init__(observation_space, features)
+        self.layers = layers
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> [rows, hidden[-1]]."""
-        return self.layers(observations)
+        """float32[rows, K] -> [rows, features]."""
+        features: th.Tensor = self.layers(observations)
+        return features
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -143,6 +148,9 @@ class SelfPlayPPO(MaskablePPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
+        trunk = getattr(self.policy.features_extractor, "layers", None)
+        if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
+            start_with_card_values(trunk, cast(nn.Linear, self.policy.action_net))
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
@@ -338,10 +346,14 @@ class SelfPlayPPO(MaskablePPO):
             return th.autograd.grad(loss / len(batch), self._parameters), losses.detach()
 
         parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
-        for parameter, *gradients in zip(self._parameters, *(gradients for gradients, _ in parts), strict=True):
-            parameter.grad = functools.reduce(th.Tensor.add_, gradients)
-        th.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
-        self.policy.optimizer.step()
+
+        def step() -> None:
+            for parameter, *gradients in zip(self._parameters, *(gradients for gradients, _ in parts), strict=True):
+                parameter.grad = functools.reduce(th.Tensor.add_, gradients)
+            th.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
+            self.policy.optimizer.step()
+
+        self.compute.alone(step)
         return th.stack([losses for _, losses in parts]).sum(0) / len(batch)
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
