@@ -31,8 +31,8 @@ import numpy as np
 from fool_env import FoolVectorEnv, Game, Rules, fool_v0
 from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS, WILD
-from fool_env.engine import action_bits, legal_hand, legal_mask_of, next_round, play, start_game
-from fool_env.observation import OBSERVATION_SIZE, encode
+from fool_env.engine import action_bits, legal_hand, next_round, play, start_game
+from fool_env.observation import OBSERVATION_SIZE
 from fool_env.rng import advance, below, output
 
 NUM_TABLES = 256
@@ -270,9 +270,9 @@ def game_run(steps: int, observe: bool) -> Callable[[], int]:
                     game.next_round()
                 legal = game.legal_actions()
             if observe:
-                view = game.view(game.player)
-                encode(view)
-                legal_mask_of(view)
+                assert game.player is not None
+                game.observation(game.player)
+                game.action_mask()
             game.play(legal[number % len(legal)])
         return steps
 
