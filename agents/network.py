@@ -15,7 +15,16 @@ from typing import Final
 import torch as th
 from torch import nn
 
-from fool_env.cards import ACTION_COLOUR, ACTION_RANK, MAX_RANK, NUM_ACTIONS, NUM_COLOURS
+from fool_env.cards import (
+    ACTION_COLOUR,
+    ACTION_RANK,
+    COLOUR_OFFSETS,
+    COLOUR_SIZES,
+    MAX_RANK,
+    NUM_ACTIONS,
+    NUM_COLOURS,
+    WILD,
+)
 from fool_env.observation import OBSERVATION, OBSERVATION_SIZE
 from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
 
@@ -53,70 +62,89 @@ class CardFacts(nn.Module):
         "discarded_above",  # unseen_above if it does not follow
     )
 
-    above: th.Tensor
-    alike: th.Tensor
-    of_colour: th.Tensor
+    colours: th.Tensor
     ranks: th.Tensor
-    wild: th.Tensor
+    lowest: th.Tensor
+    highest: th.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        colours, ranks = th.from_numpy(ACTION_COLOUR).long(), th.from_numpy(ACTION_RANK).float()
-        alike = (colours[:, None] == colours) & (colours >= 0)
+        colours = th.from_numpy(ACTION_COLOUR).long()
+        of_wild = th.tensor([WILD])
+        offsets, sizes = th.tensor(COLOUR_OFFSETS), th.tensor(COLOUR_SIZES)
         buffers = {
-            "above": (alike & (ranks[:, None] > ranks)).float() / 10,  # [card counted, card described]
-            "alike": alike.float() / 10,
-            "of_colour": (colours == th.arange(NUM_COLOURS)[:, None]).float(),
-            "ranks": ranks,
-            "wild": (colours < 0).float(),
+            "colours": th.where(colours < 0, NUM_COLOURS, colours),  # a wild's is one more
+            "ranks": th.from_numpy(ACTION_RANK).float(),
+            # The lowest and the highest action of the same colour.
+            "lowest": th.cat([offsets.repeat_interleave(sizes), of_wild]),
+            "highest": th.cat([(offsets + sizes - 1).repeat_interleave(sizes), of_wild]),
         }
         for name, buffer in buffers.items():
             self.register_buffer(name, buffer, persistent=False)
 
     @th.no_grad()
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, OBSERVATION_SIZE] -> float32[rows, 83, len(NAMES)]."""
+    def forward(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """The facts about every card held, the 1s as one card.
+
+        Args:
+            observations: float32[rows, OBSERVATION_SIZE].
+
+        Returns:
+            int64[cards held] twice, float32[cards held, len(NAMES)]: the row of each card, its action, its facts.
+        """
         field = {name: observations[:, _floats(name)] for name in _FIELDS_READ}
         hand = field["hand"].clamp(max=1.0)
-        unseen_above, unseen = field["unseen"] @ self.above, field["unseen"] @ self.alike
+        # Only the cards held, a tenth of the deck: facts about all would take as long as the hidden layers.
+        rows, actions = hand.nonzero(as_tuple=True)
+        unseen_above, unseen = self._count(field["unseen"], rows, actions)
+        own_above, own = self._count(hand, rows, actions)
         lead, is_open = field["lead_colour"][:, :NUM_COLOURS], field["lead_colour"][:, NUM_COLOURS:]
-        follows = lead @ self.of_colour + self.wild + is_open * (1 - self.wild)
+        follows = th.cat([lead + is_open, th.ones_like(is_open)], dim=1)[rows, self.colours[actions]]
         best, worst = self._limits(field, lead)
-        key = self.ranks + _FOLLOWS * follows
-        wins = (key > best).float()
+        ranks = self.ranks[actions]
+        key = ranks + _FOLLOWS * follows
+        wins = (key > best[rows]).float()
         safe = th.exp(-3 * unseen_above)
-        return th.stack(
-            [
-                (self.ranks / MAX_RANK).expand_as(hand),
-                unseen_above,
-                unseen,
-                hand @ self.above,
-                hand @ self.alike,
-                follows,
-                wins,
-                (key <= worst).float(),
-                safe,
-                safe * wins,
-                th.exp(-10 * unseen_above),
-                unseen_above * (1 - follows),
-            ],
-            dim=-1,
-        )
+        facts = [
+            ranks / MAX_RANK,
+            unseen_above,
+            unseen,
+            own_above,
+            own,
+            follows,
+            wins,
+            (key <= worst[rows]).float(),
+            safe,
+            safe * wins,
+            th.exp(-10 * unseen_above),
+            unseen_above * (1 - follows),
+        ]
+        return rows, actions, th.stack(facts, dim=1)
+
+    def _count(self, cards: th.Tensor, rows: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """How many of a set of cards are of the same colour as a card and higher, and how many of the same colour."""
+        up_to = cards.cumsum(1)
+        up_to_highest = up_to[rows, self.highest[actions]]
+        above = up_to_highest - up_to[rows, actions]
+        alike = up_to_highest - up_to[rows, self.lowest[actions]] + cards[rows, self.lowest[actions]]
+        # A wild is of no colour, its place is behind all colours, and its number is counted in the sum there.
+        coloured = (actions != WILD) / 10
+        return above * coloured, alike * coloured
 
     @staticmethod
     def _limits(field: dict[str, th.Tensor], lead: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """The key of the best card of the trick, and that up to which a card played now makes a Fool: [rows, 1] each.
+        """The key of the best card of the trick, and that up to which a card played now makes a Fool: [rows] each.
 
         Keys order cards as `engine.trick_key` does, without the order of play.
         """
         colours = field["trick_colour"].reshape(-1, MAX_PLAYERS, NUM_COLOURS)
         follows = (colours * lead.unsqueeze(1)).sum(-1) + field["trick_is_one"]
         keys = (field["trick_rank"] * MAX_RANK).round() + _FOLLOWS * follows
-        best = (field["trick_wins"] * keys).sum(-1, keepdim=True)
+        best = (field["trick_wins"] * keys).sum(-1)
         fools = field["trick_fool"]
         # With fewer cards in the trick than there are discs, any card is among the worst.
-        spared = fools.sum(-1, keepdim=True) > field["num_fools"] * MAX_FOOLS - 0.5
-        return best, th.where(spared, (fools * keys).amax(-1, keepdim=True), _NO_LIMIT)
+        full = fools.sum(-1) > field["num_fools"].squeeze(1) * MAX_FOOLS - 0.5
+        return best, th.where(full, (fools * keys).amax(-1), _NO_LIMIT)
 
 
 _FIELDS_READ = (
@@ -134,7 +162,7 @@ def _floats(field: str) -> slice:
 
 
 class CardTrunk(nn.Module):
-    """Hidden layers, and for each card one number: its facts, weighed by what the last hidden layer says.
+    """Hidden layers, and for each card held one number: its facts, weighed by what the last hidden layer says.
 
     See `start_with_card_values` for how training begins.
     """
@@ -149,9 +177,11 @@ class CardTrunk(nn.Module):
         """float32[rows, OBSERVATION_SIZE] -> [rows, hidden[-1] + 83]."""
         hidden = self.layers(observations)
         with th.autocast(observations.device.type, enabled=False):  # bfloat16 cannot tell ranks and counts apart
-            facts = self.facts(observations)
-            values = th.bmm(facts, self.weights(hidden.float()).unsqueeze(-1)).squeeze(-1)
-        return th.cat([hidden.float(), values], dim=-1)
+            rows, actions, facts = self.facts(observations)
+            weights = self.weights(hidden.float()).index_select(0, rows)
+            values = hidden.new_zeros(len(hidden) * NUM_ACTIONS, dtype=th.float32)
+            values = values.scatter(0, rows * NUM_ACTIONS + actions, (facts * weights).sum(1))
+        return th.cat([hidden.float(), values.view(-1, NUM_ACTIONS)], dim=1)
 
 
 def make_trunk(observation_size: int, hidden: Sequence[int], card_facts: bool) -> tuple[nn.Module, int]:

@@ -11,7 +11,7 @@ from variants import PRESETS
 
 from fool_env import Game
 from fool_env.agents.network import CardFacts, CardTrunk, PolicyNetwork, make_trunk, start_with_card_values
-from fool_env.cards import ACTION_COLOUR, ACTION_RANK, MAX_RANK, NUM_ACTIONS, WILD
+from fool_env.cards import ACTION_COLOUR, ACTION_RANK, MAX_RANK, NUM_ACTIONS, WILD, parse_card
 from fool_env.observation import OBSERVATION_SIZE
 
 
@@ -34,9 +34,12 @@ def positions(preset: str, count: int) -> list[Game]:
 
 
 def facts_of(games: list[Game]) -> np.ndarray:
-    """float32 (games, 83, facts), each from the seat to act."""
+    """float32 (games, 83, facts), each from the seat to act; NaN for cards that it does not hold."""
     observations = np.stack([game.observation(game.player) for game in games])
-    return CardFacts()(th.from_numpy(observations)).numpy()
+    rows, actions, facts = CardFacts()(th.from_numpy(observations))
+    by_action = np.full((len(games), NUM_ACTIONS, len(CardFacts.NAMES)), np.nan, np.float32)
+    by_action[rows.numpy(), actions.numpy()] = facts.numpy()
+    return by_action
 
 
 def fact(facts: np.ndarray, name: str) -> np.ndarray:
@@ -70,7 +73,7 @@ def test_counts_are_those_of_the_hands(preset: str) -> None:
     for i, game in enumerate(games):
         own = [card for card in game.hands[game.player] if card != "1"]
         others = [card for s, hand in enumerate(game.hands) if s != game.player for card in hand if card != "1"]
-        for action in range(WILD):
+        for action in map(parse_card, own):
             colour, rank = "GRYB"[ACTION_COLOUR[action]], ACTION_RANK[action]
 
             def count(cards: list[str], above: int, colour: str = colour) -> float:
@@ -86,7 +89,8 @@ def test_counts_are_those_of_the_hands(preset: str) -> None:
             }
             for name, value in expected.items():
                 assert fact(facts, name)[i, action] == pytest.approx(float(value), abs=1e-6), (name, action)
-        assert fact(facts, "follows")[i, WILD] == 1
+        assert fact(facts, "follows")[i, WILD] == 1 or "1" not in game.hands[game.player]
+        assert np.isfinite(fact(facts, "rank")[i]).sum() == len(set(game.hands[game.player]))
 
 
 def test_policy_begins_with_card_values_as_logits() -> None:
@@ -102,7 +106,8 @@ def test_policy_begins_with_card_values_as_logits() -> None:
     with th.no_grad():
         trunk.weights.bias[rank] = 2.0
     ranks = th.from_numpy(ACTION_RANK).float() / MAX_RANK
-    th.testing.assert_close(head(trunk(observations)), (2 * ranks).expand(5, NUM_ACTIONS))
+    held = observations[:, :NUM_ACTIONS] > 0
+    th.testing.assert_close(head(trunk(observations)), 2 * ranks * held)
 
 
 @pytest.mark.parametrize("card_facts", [True, False])
