@@ -1,7 +1,7 @@
 """How fast self-play PPO trains, end to end, and where the time goes; beside it, stock sb3-contrib MaskablePPO.
 
-    python benchmarks/training.py            about four minutes
-    python benchmarks/training.py --quick    about one minute, noisier
+    python benchmarks/training.py            about six minutes
+    python benchmarks/training.py --quick    about two minutes, noisier
 
 Each figure is the median of repeats, the least and the greatest beside it. `wall` is what a user sees, and suffers
 from busy neighbours; `CPU` is steps per second of CPU time, all threads together, and suffers less. "Of the network's
@@ -68,13 +68,15 @@ def bench_selfplay(threads: int, repeats: int, config: TrainConfig) -> None:
         bare.time(lambda: network_passes(model))
     steps, ratios = config.steps_per_iteration, [b / w for b, w in zip(bare.cpu, whole.cpu, strict=True)]
     logged = model.logger.name_to_value
+    network = "card facts, as the configs have it" if config.network.card_facts else "plain network"
     print(
-        f"\nSelf-play PPO, {threads} thread{'s' * (threads > 1)} for {model.compute.parts} shards, "
+        f"\nSelf-play PPO, {network}, {threads} thread{'s' * (threads > 1)} for {model.compute.parts} shards, "
         f"{'bfloat16' if model.compute.bfloat16 else 'float32'}\n"
         f"  {config.table.num_tables} tables x {config.ppo.steps} plays, {logged['rollout/decisions']:,.0f} decisions "
         f"trained, minibatch {config.ppo.minibatch}, {config.ppo.epochs} epochs"
     )
-    show("wall", [steps / s for s in whole.wall], "k steps/s", 1e3, TARGETS.get(threads))
+    target = None if config.network.card_facts else TARGETS.get(threads)
+    show("wall", [steps / s for s in whole.wall], "k steps/s", 1e3, target)
     show("CPU", [steps / s for s in whole.cpu], "k steps/s", 1e3)
     show("share of the env", env_shares, "%", target=10)
     show("of the network's passes (CPU)", [100 * ratio for ratio in ratios], "%")
@@ -183,9 +185,10 @@ def main() -> None:
     )
     config = TrainConfig(device="cpu")
     print(f"6 players, network {config.network.hidden}, {OBSERVATION_SIZE} floats an observation")
-    for threads in (1, 2):
-        if threads <= available_cores():
-            bench_selfplay(threads, repeats, config)
+    for config.network.card_facts in (True, False):
+        for threads in (1, 2):
+            if threads <= available_cores():
+                bench_selfplay(threads, repeats, config)
     bench_stock(max(2, repeats // 3), config)
     bench_stock_defaults(2)
 
