@@ -10,7 +10,10 @@ import torch as th
 from variants import PRESETS
 
 from fool_env import Game
-from fool_env.agents.network import CardFacts, CardTrunk, PolicyNetwork, make_trunk, start_with_card_values
+from fool_env._jit import kernel
+from fool_env.agents.cautious import chances, look_out
+from fool_env.agents.facts import FACTS, card_facts
+from fool_env.agents.network import CardTrunk, PolicyNetwork, make_trunk, start_with_card_values
 from fool_env.cards import ACTION_COLOUR, ACTION_RANK, MAX_RANK, NUM_ACTIONS, WILD, parse_card
 from fool_env.observation import OBSERVATION_SIZE
 
@@ -36,14 +39,20 @@ def positions(preset: str, count: int) -> list[Game]:
 def facts_of(games: list[Game]) -> np.ndarray:
     """float32 (games, 83, facts), each from the seat to act; NaN for cards that it does not hold."""
     observations = np.stack([game.observation(game.player) for game in games])
-    rows, actions, facts = CardFacts()(th.from_numpy(observations))
-    by_action = np.full((len(games), NUM_ACTIONS, len(CardFacts.NAMES)), np.nan, np.float32)
-    by_action[rows.numpy(), actions.numpy()] = facts.numpy()
+    rows, actions, facts = card_facts(observations)
+    by_action = np.full((len(games), NUM_ACTIONS, len(FACTS)), np.nan, np.float32)
+    by_action[rows, actions] = facts
     return by_action
 
 
+@kernel
+def chances_of(views: np.ndarray, action: int) -> tuple[float, float]:
+    """What `cautious` reckons a card's chances to be."""
+    return chances(views[0], action, look_out(views[0]))
+
+
 def fact(facts: np.ndarray, name: str) -> np.ndarray:
-    return facts[..., CardFacts.NAMES.index(name)]
+    return facts[..., FACTS.index(name)]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -93,6 +102,20 @@ def test_counts_are_those_of_the_hands(preset: str) -> None:
         assert np.isfinite(fact(facts, "rank")[i]).sum() == len(set(game.hands[game.player]))
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_chances_are_those_that_cautious_reckons_with(preset: str) -> None:
+    games = positions(preset, 30)
+    facts = facts_of(games)
+    for i, game in enumerate(games):
+        view = np.array([game.view(game.player)])
+        for action in game.legal_actions():
+            if action == WILD and game.lead_colour is None:
+                continue  # of a 1 on an open colour the facts say less
+            fool, win = chances_of(view, action)
+            assert fact(facts, "fool_chance")[i, action] == pytest.approx(fool, abs=1e-5)
+            assert fact(facts, "win_chance")[i, action] == pytest.approx(win, abs=1e-5)
+
+
 def test_policy_begins_with_card_values_as_logits() -> None:
     trunk, features = make_trunk(OBSERVATION_SIZE, [16], card_facts=True)
     assert isinstance(trunk, CardTrunk)
@@ -102,7 +125,7 @@ def test_policy_begins_with_card_values_as_logits() -> None:
     start_with_card_values(trunk, head)
     observations = th.from_numpy(np.stack([game.observation(game.player) for game in positions("official_6", 5)]))
     assert not head(trunk(observations)).any()
-    rank = CardFacts.NAMES.index("rank")
+    rank = FACTS.index("rank")
     with th.no_grad():
         trunk.weights.bias[rank] = 2.0
     ranks = th.from_numpy(ACTION_RANK).float() / MAX_RANK

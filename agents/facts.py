@@ -1,0 +1,206 @@
+"""What can be said of each card held from an observation alone: facts for a network to weigh.
+
+A kernel on the fields of observations; the chances are those that `cautious` reckons with.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fool_env._jit import kernel
+from fool_env.cards import (
+    ACTION_COLOUR,
+    ACTION_RANK,
+    COLOUR_OFFSETS,
+    COLOUR_SIZES,
+    MAX_RANK,
+    NUM_ACTIONS,
+    NUM_COLOURS,
+    WILD,
+    WILD_RANK,
+)
+from fool_env.observation import OBSERVATION
+from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
+from fool_env.state import Record
+
+from .cautious import fool_chance
+
+FACTS: Final = (
+    "rank",  # in units of the highest
+    "unseen_above",  # unseen cards of its colour that are higher, in tens
+    "unseen",  # of its colour, in tens
+    "own_above",  # own cards of its colour that are higher, in tens
+    "own",  # of its colour, in tens
+    "follows",  # it is of the lead colour, or a 1, or the colour is open
+    "wins",  # it would win the trick as it stands (R8)
+    "fool",  # it would be among the Fools of the trick as it stands (R9, R10)
+    "safe",  # exp(-3 unseen_above)
+    "safe_and_wins",
+    "highest",  # exp(-10 unseen_above): 1 for a colour's highest card, else nearly 0
+    "discarded_above",  # unseen_above if it does not follow
+    "fool_chance",  # of becoming a Fool, if the others play their highest cards
+    "win_chance",  # of winning the trick
+)
+
+_FOLLOWS = np.float32(32.0)  # more than any rank: a card of the lead colour is better than any other (R9)
+_RANKS = MAX_RANK + 1
+
+
+@kernel
+def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray, facts: np.ndarray) -> None:
+    """Fill the three arrays with a line for each card held."""
+    above = np.zeros((NUM_COLOURS, _RANKS), np.int64)
+    lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    higher = np.zeros(NUM_COLOURS, np.int64)
+    line = 0
+    for row in range(len(observations)):
+        observation = observations[row]
+        _count_above(observation, above)
+        num_later = _lacks_of_later_seats(observation, lacks)
+        lead_colour = NUM_COLOURS
+        for colour in range(NUM_COLOURS):
+            if observation.lead_colour[colour] > 0:
+                lead_colour = colour
+        for colour in range(NUM_COLOURS):
+            own_above = 0
+            first_line = line
+            for action in range(COLOUR_OFFSETS[colour] + COLOUR_SIZES[colour] - 1, COLOUR_OFFSETS[colour] - 1, -1):
+                if observation.hand[action] > 0:
+                    rows[line], actions[line] = row, action
+                    _describe_card(
+                        observation, action, own_above, lead_colour, above, lacks, num_later, higher, facts[line]
+                    )
+                    own_above += 1
+                    line += 1
+            for same_colour in range(first_line, line):
+                facts[same_colour, 4] = own_above / 10
+        if observation.hand[WILD] > 0:
+            rows[line], actions[line] = row, WILD
+            _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, higher, facts[line])
+            facts[line, 4] = 0.0
+            line += 1
+
+
+@kernel
+def _describe_card(
+    observation: Record,
+    action: int,
+    own_above: int,
+    lead_colour: int,
+    above: np.ndarray,
+    lacks: np.ndarray,
+    num_later: int,
+    higher: np.ndarray,
+    fact: np.ndarray,
+) -> None:
+    """Fill in the facts about one card, all but the number of own cards of its colour."""
+    colour, rank = np.int64(ACTION_COLOUR[action]), np.int64(ACTION_RANK[action])
+    is_open = lead_colour == NUM_COLOURS
+    follows = action == WILD or is_open or colour == lead_colour
+    unseen_above = 0.0 if action == WILD else above[colour, rank] / 10
+    safe = np.exp(-3 * unseen_above)
+    key = rank + (_FOLLOWS if follows else np.float32(0.0))
+    wins, worse_needed = _standing(observation, key, lead_colour)
+    fact[0] = rank / MAX_RANK
+    fact[1] = unseen_above
+    fact[2] = 0.0 if action == WILD else above[colour, WILD_RANK] / 10
+    fact[3] = own_above / 10
+    fact[5] = 1.0 if follows else 0.0
+    fact[6] = 1.0 if wins else 0.0
+    fact[7] = 1.0 if worse_needed > 0 else 0.0
+    fact[8] = safe
+    fact[9] = safe if wins else 0.0
+    fact[10] = np.exp(-10 * unseen_above)
+    fact[11] = 0.0 if follows else unseen_above
+    suit = colour if is_open else lead_colour
+    if suit < 0:  # a 1 on an open colour: nobody knows which colour it will be
+        fact[12] = 0.5 if worse_needed > 0 else 0.0
+        fact[13] = 0.0
+        return
+    for other in range(NUM_COLOURS):
+        if follows:
+            higher[other] = above[suit, rank] if other == suit else 0
+        else:
+            higher[other] = above[other, WILD_RANK if other == suit else rank]
+    fact[12] = fool_chance(lacks, 0, num_later, higher, worse_needed)
+    win = 1.0 if wins else 0.0
+    for k in range(num_later):
+        win *= lacks[k, suit] ** higher[suit]
+    fact[13] = win
+
+
+@kernel
+def _standing(observation: Record, key: float, lead_colour: int) -> tuple[bool, int]:
+    """Whether a card would win the trick as it stands, and how many worse ones would have to follow to spare it a disc.
+
+    Keys order cards as `engine.trick_key` does; of equals the one in the trick is the better.
+    """
+    wins = True
+    worse_needed = np.int64(np.rint(observation.num_fools[0] * MAX_FOOLS))
+    for seat in range(MAX_PLAYERS):
+        if observation.trick_played[seat] == 0:
+            continue
+        follows = observation.trick_is_one[seat]
+        if lead_colour < NUM_COLOURS:
+            follows += observation.trick_colour[seat, lead_colour]
+        other_key = np.rint(observation.trick_rank[seat] * MAX_RANK) + _FOLLOWS * follows
+        if observation.trick_wins[seat] > 0 and key <= other_key:
+            wins = False
+        if observation.trick_fool[seat] > 0 and other_key < key:
+            worse_needed -= 1
+    return wins, worse_needed
+
+
+@kernel
+def _count_above(observation: Record, above: np.ndarray) -> None:
+    """Count into int64[colours, ranks] the unseen cards of each colour that are higher than each rank."""
+    for colour in range(NUM_COLOURS):
+        count = 0
+        top = COLOUR_SIZES[colour] + WILD_RANK
+        for rank in range(_RANKS - 1, top - 1, -1):
+            above[colour, rank] = 0
+        for rank in range(top - 1, WILD_RANK - 1, -1):
+            count += np.int64(observation.unseen[COLOUR_OFFSETS[colour] + rank - WILD_RANK])
+            above[colour, rank] = count
+
+
+@kernel
+def _lacks_of_later_seats(observation: Record, lacks: np.ndarray) -> int:
+    """The chance that each later seat lacks a certain unseen card of each colour; returns how many seats these are.
+
+    A colour is taken to be spread evenly over the hands of those that have not shown to lack it (R16).
+    """
+    num_later = 0
+    for seat in range(1, MAX_PLAYERS):
+        if observation.plays_after[seat] > 0:
+            num_later += 1
+    for colour in range(NUM_COLOURS):
+        places = np.float32(0.0)
+        for seat in range(1, MAX_PLAYERS):
+            places += observation.hand_size[seat] * (1 - observation.void[seat, colour])
+        later = 0
+        for seat in range(1, MAX_PLAYERS):
+            if observation.plays_after[seat] > 0:
+                lacks[later, colour] = 1.0
+                if observation.void[seat, colour] == 0:
+                    lacks[later, colour] = 1.0 - observation.hand_size[seat] / places
+                later += 1
+    return num_later
+
+
+def card_facts(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The facts about every card held, the 1s as one card.
+
+    Args:
+        observations: float32 of shape (rows, OBSERVATION_SIZE), contiguous.
+
+    Returns:
+        int64 (cards held,) twice and float32 (cards held, len(FACTS)): the row of each card, its action, its facts.
+    """
+    count = np.count_nonzero(observations[:, :NUM_ACTIONS])  # `hand` is the first field
+    rows, actions = np.empty(count, np.int64), np.empty(count, np.int64)
+    facts = np.empty((count, len(FACTS)), np.float32)
+    _card_facts(observations.view(OBSERVATION)[:, 0], rows, actions, facts)
+    return rows, actions, facts
