@@ -151,7 +151,7 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         self.infos = {agent: {"action_mask": _NO_ACTION.copy()} for agent in self.agents}
         self._skip_agent_selection = None  # PettingZoo's memory of an episode that was left while its agents ended
         self._just_paid = False
-        self._select(self.agents[0])
+        self._select(self.agents[0], game.player)
         if self.render_mode == "human":
             self.render()
 
@@ -171,14 +171,15 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         if self._just_paid:
             self._clear_rewards()
             self._just_paid = False
-        if self.game.player is None:
-            self._finish_round()
-        self._select(agent)
+        player = self.game.player
+        if player is None:
+            player = self._finish_round()
+        self._select(agent, player)
         if self.render_mode == "human":
             self.render()
 
-    def _finish_round(self) -> None:
-        """Pay all seats at once, and deal again or end the episode."""
+    def _finish_round(self) -> int | None:
+        """Pay all seats at once, and deal again or end the episode; returns the seat to act, if there is one."""
         _pay(self.game._games, self._reward_code, self._paid)
         for agent, reward in zip(self.agents, self._paid.tolist(), strict=False):
             self.rewards[agent] = reward
@@ -188,11 +189,11 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
             self.terminations = dict.fromkeys(self.agents, True)
         else:
             self.game.next_round()
+        return self.game.player
 
-    def _select(self, last_agent: str) -> None:
+    def _select(self, last_agent: str, player: int | None) -> None:
         """Point at the seat to act, or at the first of the agents that end, and move the mask there."""
         self.infos[last_agent] = {"action_mask": _NO_ACTION.copy()}
-        player = self.game.player
         self.agent_selection = self.agents[0 if player is None else player]
         if player is not None:
             self.infos[self.agent_selection] = {"action_mask": self.game.action_mask()}

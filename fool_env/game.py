@@ -114,7 +114,11 @@ class Game:
 
     def _set(self, games: np.ndarray) -> None:
         self._games = games
+        self._num_players = int(games["num_players"][0])
+        # Where kernels write; `observation` and `legal_actions` hand out copies.
         self._actions = np.empty(NUM_ACTIONS, np.int64)
+        self._row = np.empty(OBSERVATION_SIZE, np.float32)
+        self._fields = self._row.view(OBSERVATION)
 
     @classmethod
     def from_deal(
@@ -254,9 +258,8 @@ class Game:
             ValueError: there is no such seat.
         """
         self._check_seat("seat", seat, ValueError)
-        row = np.empty(OBSERVATION_SIZE, np.float32)
-        _observe(self._games, int(seat), row.view(OBSERVATION), row)
-        return row
+        _observe(self._games, int(seat), self._fields, self._row)
+        return self._row.copy()
 
     @property
     def record(self) -> np.void:
@@ -302,7 +305,7 @@ class Game:
         if hands is None:
             _next_round(self._games)
         else:
-            self._deal(hands, (self.dealer + 1) % len(self.scores))
+            self._deal(hands, (self.dealer + 1) % self._num_players)
 
     def redeal(self, hands: Sequence[Sequence[str | int]], dealer: int) -> None:
         """Replace this round's deal and dealer before its first card is played.
@@ -386,7 +389,7 @@ class Game:
 
     def __repr__(self) -> str:
         state = "game over" if self.game_over else f"seat {self.player} to play" if self.player is not None else "over"
-        return f"<Game: {len(self.scores)} players, round {self.num_rounds + (not self.round_over)}, {state}>"
+        return f"<Game: {self._num_players} players, round {self.num_rounds + (not self.round_over)}, {state}>"
 
     # --- helpers
 
@@ -401,10 +404,9 @@ class Game:
         return values
 
     def _check_seat(self, name: str, seat: int, error: type[ValueError]) -> None:
-        num_players = int(self._games["num_players"][0])
-        whole = isinstance(seat, (int, np.integer)) and not isinstance(seat, bool)
-        if not whole or not 0 <= seat < num_players:
-            raise error(f"{name}: {seat!r} is no seat of this table, which are 0 to {num_players - 1}")
+        whole = type(seat) is int or isinstance(seat, np.integer)
+        if not whole or not 0 <= seat < self._num_players:
+            raise error(f"{name}: {seat!r} is no seat of this table, which are 0 to {self._num_players - 1}")
 
 
 def illegal_action_message(game: np.void, action: int) -> str:

@@ -18,7 +18,7 @@ from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
 from .state import GAME, GAME_VERSION, Record, checked_episode, copy_games, new_games, rules_of
 
-_BLOCK = 64
+_BLOCK = 256
 _FLOATS_IN_LINE = 16  # of the cache
 
 
