@@ -21,7 +21,7 @@ from fool_env._jit import kernel
 from fool_env.cards import NUM_CARDS
 from fool_env.engine import hide, is_legal, next_round, play, start_game
 from fool_env.errors import IllegalActionError
-from fool_env.game import illegal_action_message
+from fool_env.render import illegal_action_message
 from fool_env.rng import checked_seed, derive
 from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import EPISODES, GAME, new_games

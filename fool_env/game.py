@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,13 +11,13 @@ import numpy as np
 
 from . import engine
 from ._jit import kernel
-from .cards import CARD_NAMES, COLOUR_NAMES, COLOURS, NUM_ACTIONS, card_names, parse_card
+from .cards import CARD_NAMES, COLOURS, NUM_ACTIONS, card_names, parse_card
 from .errors import IllegalActionError, RulesError
 from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .picture import table_svg
-from .render import table_text
+from .render import illegal_action_message, table_text
 from .rng import checked_seed
-from .rules import Rules
+from .rules import Rules, checked_deal
 from .state import GAME, GAME_VERSION, NOBODY, copy_games, hand_of, new_games, rules_of, seats_of
 
 _HEADER = struct.Struct("<4sHI")  # magic, GAME_VERSION, CRC-32 of the record
@@ -319,7 +318,7 @@ class Game:
         self._deal(hands, dealer)
 
     def _deal(self, hands: Sequence[Sequence[str | int]], dealer: int) -> None:
-        dealt = _checked_deal(self.rules, hands)
+        dealt = checked_deal(self.rules, hands)
         self._check_seat("dealer", dealer, RulesError)
         _set_dealer(self._games, int(dealer))
         for seat, hand in enumerate(dealt):
@@ -407,44 +406,3 @@ class Game:
         whole = type(seat) is int or isinstance(seat, np.integer)
         if not whole or not 0 <= seat < self._num_players:
             raise error(f"{name}: {seat!r} is no seat of this table, which are 0 to {self._num_players - 1}")
-
-
-def illegal_action_message(game: np.void, action: int) -> str:
-    """Why an action is illegal in a record: the card, the hand, the legal cards."""
-    card = CARD_NAMES[action] if 0 <= action < NUM_ACTIONS else f"action {action}"
-    player = int(game["player"])
-    if player == NOBODY:
-        return f"{card} cannot be played: the {'game' if game['game_over'] else 'round'} is over"
-    hand = hand_of(game, player)
-    legal = card_names(np.flatnonzero(engine.legal_mask_of(game)))
-    if card not in CARD_NAMES:
-        why = f"is no card: actions are 0 to {NUM_ACTIONS - 1}"
-    elif action not in hand:
-        why = f"is not in the hand of seat {player}"
-    else:
-        why = f"does not follow {COLOUR_NAMES[game['lead_colour']]}, which seat {player} holds"
-    return f"{card} {why}; hand: {' '.join(card_names(hand))}; legal: {' '.join(legal)}"
-
-
-def _checked_deal(rules: Rules, hands: Sequence[Sequence[str | int]]) -> list[list[int]]:
-    """The hands as actions, if they deal out the deck of the rules."""
-    if not _is_list(hands) or not all(map(_is_list, hands)):
-        raise RulesError(f"hands: {hands!r} is not a list of hands, each a list of cards")
-    if len(hands) != rules.num_players:
-        raise RulesError(f"hands: {rules.num_players} players need {rules.num_players} hands, not {len(hands)}")
-    dealt = [[parse_card(card) for card in hand] for hand in hands]
-    deck = Counter(rules.deck.tolist())
-    counts = Counter(card for hand in dealt for card in hand)
-    for card, count in counts.items():
-        if deck[card] == 0:
-            raise RulesError(f"hands: {CARD_NAMES[card]} is not in the deck of these rules")
-        if count > deck[card]:
-            raise RulesError(f"hands: {CARD_NAMES[card]} is dealt {count} times, the deck has it {deck[card]} times")
-    for seat, hand in enumerate(dealt):
-        if len(hand) != rules.hand_size:
-            raise RulesError(f"hands: seat {seat} has {len(hand)} cards, not {rules.hand_size}")
-    return dealt
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)

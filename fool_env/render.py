@@ -1,10 +1,10 @@
-"""A table as text: what one seat sees, or the whole table when a full record is given."""
+"""A table as text: what one seat sees, or the whole table when a full record is given; and why an action is illegal."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .cards import CARD_NAMES, COLOUR_NAMES, NUM_COLOURS, card_names
+from .cards import CARD_NAMES, COLOUR_NAMES, NUM_ACTIONS, NUM_COLOURS, card_names
 from .engine import legal_mask_of
 from .state import NOBODY, hand_of, seats_of
 
@@ -59,3 +59,20 @@ def _trick_cell(game: np.void, seat: int) -> str:
             fool = " Fool" if seat in game["worst_seats"][: game["num_fools"]] else ""
             return f"{CARD_NAMES[game['history_actions'][i]]}{wins or fool}"
     return "-"
+
+
+def illegal_action_message(game: np.void, action: int) -> str:
+    """Why an action is illegal in a record: the card, the hand, the legal cards."""
+    card = CARD_NAMES[action] if 0 <= action < NUM_ACTIONS else f"action {action}"
+    player = int(game["player"])
+    if player == NOBODY:
+        return f"{card} cannot be played: the {'game' if game['game_over'] else 'round'} is over"
+    hand = hand_of(game, player)
+    legal = card_names(np.flatnonzero(legal_mask_of(game)))
+    if card not in CARD_NAMES:
+        why = f"is no card: actions are 0 to {NUM_ACTIONS - 1}"
+    elif action not in hand:
+        why = f"is not in the hand of seat {player}"
+    else:
+        why = f"does not follow {COLOUR_NAMES[game['lead_colour']]}, which seat {player} holds"
+    return f"{card} {why}; hand: {' '.join(card_names(hand))}; legal: {' '.join(legal)}"

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from .cards import COLOUR_NAMES, COLOUR_OFFSETS, HIGHEST_RANKS, LOWEST_RANK, MAX_ONES, NUM_COLOURS, WILD, WILD_RANK
+from .cards import (
+    CARD_NAMES,
+    COLOUR_NAMES,
+    COLOUR_OFFSETS,
+    HIGHEST_RANKS,
+    LOWEST_RANK,
+    MAX_ONES,
+    NUM_COLOURS,
+    WILD,
+    WILD_RANK,
+    parse_card,
+)
 from .errors import RulesError
 
 MIN_PLAYERS = 3
@@ -159,3 +171,34 @@ def _checked_highest_rank(value: object) -> tuple[int, ...]:
         _checked_int(f"highest_rank ({colour})", rank, WILD_RANK, top)
         for colour, rank, top in zip(COLOUR_NAMES, value, HIGHEST_RANKS, strict=True)
     )
+
+
+def checked_deal(rules: Rules, hands: Sequence[Sequence[str | int]]) -> list[list[int]]:
+    """The hands as actions.
+
+    Args:
+        hands: a list of cards for each seat, as names or ids.
+
+    Raises:
+        RulesError: they do not deal out the deck of the rules; the message says which card or seat is wrong.
+    """
+    if not _is_list(hands) or not all(map(_is_list, hands)):
+        raise RulesError(f"hands: {hands!r} is not a list of hands, each a list of cards")
+    if len(hands) != rules.num_players:
+        raise RulesError(f"hands: {rules.num_players} players need {rules.num_players} hands, not {len(hands)}")
+    dealt = [[parse_card(card) for card in hand] for hand in hands]
+    deck = Counter(rules.deck.tolist())
+    counts = Counter(card for hand in dealt for card in hand)
+    for card, count in counts.items():
+        if deck[card] == 0:
+            raise RulesError(f"hands: {CARD_NAMES[card]} is not in the deck of these rules")
+        if count > deck[card]:
+            raise RulesError(f"hands: {CARD_NAMES[card]} is dealt {count} times, the deck has it {deck[card]} times")
+    for seat, hand in enumerate(dealt):
+        if len(hand) != rules.hand_size:
+            raise RulesError(f"hands: seat {seat} has {len(hand)} cards, not {rules.hand_size}")
+    return dealt
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)

@@ -11,8 +11,8 @@ from ._jit import kernel, prefetch
 from .cards import NUM_ACTIONS
 from .engine import hide, is_legal, legal_mask, next_round, play, start_game
 from .errors import IllegalActionError, RulesError
-from .game import illegal_action_message
 from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
+from .render import illegal_action_message
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
