@@ -1,0 +1,22 @@
+"""Small learners and tables for the tests of training."""
+
+from __future__ import annotations
+
+from fool_env import FoolVectorEnv, Rules
+from fool_env.train.selfplay import SelfPlayPPO, Trunk
+from fool_env.train.tables import SelfPlayVecEnv
+
+
+def make_learner(native, hidden=(32,), seed=0, card_facts=False, **options) -> SelfPlayPPO:
+    policy = {
+        "features_extractor_class": Trunk,
+        "features_extractor_kwargs": {"hidden": list(hidden), "card_facts": card_facts},
+        "net_arch": [],
+        "optimizer_kwargs": {"eps": 1e-5, "fused": True},
+    }
+    settings = {"n_steps": 16, "batch_size": 512, "precision": "float32", **options}
+    return SelfPlayPPO("MlpPolicy", SelfPlayVecEnv(native), policy_kwargs=policy, seed=seed, **settings)
+
+
+def fool_tables(num_players=4, num_tables=8, reward="points", **options) -> FoolVectorEnv:
+    return FoolVectorEnv(num_tables, Rules.official(num_players), "round", reward, seed=3, **options)
