@@ -27,38 +27,31 @@ _PIECE = 512
 
 
 @kernel
-def split_decisions(
-    observations: np.ndarray,
-    masks: np.ndarray,
-    first_row: int,
-    actions: np.ndarray,
-    rows: np.ndarray,
-    row_observations: np.ndarray,
-    row_masks: np.ndarray,
-    row_legal: np.ndarray,
+def find_decisions(
+    masks: np.ndarray, first_row: int, actions: np.ndarray, rows: np.ndarray, tables: np.ndarray, legal: np.ndarray
 ) -> int:
-    """Copy the tables that face a decision into consecutive rows, and play the forced ones.
+    """Give each table that faces a decision the next row, and play the forced ones.
 
-    Fills `actions` of the forced tables, `rows` (each table's row, -1 where forced) and the row arrays.
+    Fills `actions` of the forced tables, `rows` (each table's row, -1 where forced), and of each new row `tables` (its
+    table) and `legal` (its number of legal actions).
     Returns the number of decisions, or -1 - table for a table without any legal action.
     """
     count = 0
     for table in range(len(masks)):
-        legal = 0
-        only = 0
+        num_legal = 0
         for action in range(masks.shape[1]):
-            legal += masks[table, action]
-            only += masks[table, action] * action
-        if legal == 0:
+            num_legal += masks[table, action]
+        if num_legal == 0:
             return -1 - table
-        if legal == 1:
-            actions[table] = only
+        if num_legal == 1:
+            for action in range(masks.shape[1]):
+                if masks[table, action]:
+                    actions[table] = action
             rows[table] = NO_ROW
         else:
-            row_observations[count] = observations[table]
-            row_masks[count] = masks[table]
-            row_legal[count] = legal
             rows[table] = first_row + count
+            tables[count] = table
+            legal[count] = num_legal
             count += 1
     return count
 
@@ -233,9 +226,7 @@ class SeatRollout:
             log_probs=th.zeros(capacity, device=self.device),
             values=th.zeros(capacity, device=self.device),
         )
-        if self.device.type != "cpu":  # decisions are gathered here and then copied to the device
-            self._stage_observations = np.zeros((self.tables, self._observation_size), np.float32)
-            self._stage_masks = np.zeros((self.tables, self._num_actions), np.bool_)
+        self._tables = np.zeros(self.tables, np.int64)  # the table of each new decision
         self.legal = np.zeros(capacity, np.int16)  # the number of legal actions at each decision
         self.advantages = np.zeros(capacity, np.float32)
         self.complete = np.zeros(capacity, np.bool_)
@@ -269,36 +260,30 @@ class SeatRollout:
         self.begin()
 
     def add_decisions(self, tables: NativeTables, actions: np.ndarray) -> slice:
-        """Take in the tables' states before a step; the forced plays are filled into int64[tables] `actions`.
+        """Find the decisions that the tables face before a step; int64[tables] `actions` receives the forced plays.
 
         Returns:
-            The new rows, whose action, log-probability and value are still to be filled in.
+            A row for each, for `take_in` and then for what is decided.
 
         Raises:
             ValueError: a table has no legal action.
         """
-        rows = slice(self.size, self.size + self.tables)
-        if self.device.type == "cpu":
-            observations = self.decisions.observations[rows].numpy()
-            masks = self.decisions.masks[rows].numpy()
-        else:
-            observations, masks = self._stage_observations, self._stage_masks
-        step_rows = self.rows[self._step]
-        count = split_decisions(
-            tables.observations, tables.masks, self.size, actions, step_rows, observations, masks, self.legal[rows]
-        )
+        first, step_rows, legal = self.size, self.rows[self._step], self.legal[self.size : self.size + self.tables]
+        count = find_decisions(tables.masks, first, actions, step_rows, self._tables, legal)
         if count < 0:
             raise ValueError(
                 f"table {-1 - count} has no legal action: its action mask is all zero, "
                 f"although seat {tables.players[-1 - count]} is to act"
             )
         self.players[self._step] = tables.players
-        rows = slice(self.size, self.size + count)
-        if self.device.type != "cpu":
-            self.decisions.observations[rows] = th.from_numpy(observations[:count]).to(self.device)
-            self.decisions.masks[rows] = th.from_numpy(masks[:count]).to(self.device)
         self.size += count
-        return rows
+        return slice(first, self.size)
+
+    def take_in(self, tables: NativeTables, rows: slice, first: int) -> None:
+        """Copy observations and masks into some of the new rows, of which `first` is the first."""
+        index = th.from_numpy(self._tables[rows.start - first : rows.stop - first])
+        self.decisions.observations[rows] = th.from_numpy(tables.observations).index_select(0, index)
+        self.decisions.masks[rows] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
 
     def place_actions(self, rows: slice, actions: np.ndarray) -> None:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""

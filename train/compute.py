@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -68,7 +68,7 @@ class Shards:
 
     def autocast(self) -> AbstractContextManager[None]:
         """The precision, for the network's passes; its cache would be shared between threads, so it is off."""
-        return th.autocast(self.device.type, th.bfloat16, enabled=self.bfloat16, cache_enabled=False)
+        return th.autocast(self.device.type, th.bfloat16, cache_enabled=False) if self.bfloat16 else nullcontext()
 
     def slices(self, rows: slice) -> list[slice]:
         """A range of rows in `parts` pieces, which are equal but for one row."""

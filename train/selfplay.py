@@ -292,11 +292,12 @@ class SelfPlayPPO(MaskablePPO):
 
     def _decide(self, rows: slice, uniforms: th.Tensor) -> None:
         """Choose the actions of new rows of the buffer, with their log-probabilities and values."""
-        decisions = self.rollout_buffer.decisions
-        uniforms = uniforms.to(self.device)
+        buffer, tables = self.rollout_buffer, self.tables
+        decisions, uniforms = buffer.decisions, uniforms.to(self.device)
 
         def decide(part: slice) -> None:
-            with th.no_grad():
+            with th.inference_mode():
+                buffer.take_in(tables, part, rows.start)
                 logits, values = self.network(decisions.observations[part])
                 probabilities, log_probs = masked_softmax(logits, decisions.masks[part])
                 actions = sample(probabilities, uniforms[part.start - rows.start : part.stop - rows.start])
