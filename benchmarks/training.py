@@ -32,7 +32,7 @@ from fool_env.train.compute import available_cores, has_amx
 from fool_env.train.config import TrainConfig
 from fool_env.train.ppo import make_model
 from fool_env.train.selfplay import SelfPlayPPO, Trunk
-from fool_env.train.tables import SelfPlayVecEnv
+from fool_env.train.vec_env import SelfPlayVecEnv
 
 TARGETS = {1: 45.0, 2: 80.0}  # thousand steps a second, on idle cores
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.train.selfplay import SelfPlayPPO, Trunk
-from fool_env.train.tables import SelfPlayVecEnv
+from fool_env.train.vec_env import SelfPlayVecEnv
 
 
 def make_learner(native, hidden=(32,), seed=0, card_facts=False, **options) -> SelfPlayPPO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -50,6 +51,16 @@ def test_python_code_runs(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "(1024, 83)" in result.stdout
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run(notebook: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert capsys.readouterr().out
 
 
 def test_python_commands_run_in_their_order(checkout: Path) -> None:

@@ -11,7 +11,7 @@ from toy import ToyTables
 
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.selfplay import SelfPlayPPO
-from fool_env.train.tables import SelfPlayVecEnv
+from fool_env.train.vec_env import SelfPlayVecEnv
 
 
 def test_callbacks_are_called_and_can_end_the_training():

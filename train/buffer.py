@@ -20,7 +20,7 @@ from gymnasium import spaces
 
 from fool_env._jit import kernel
 from fool_env.rules import MAX_PLAYERS
-from fool_env.train.tables import NativeTables
+from fool_env.train.vec_env import NativeTables
 
 NO_ROW = -1
 _PIECE = 512

@@ -40,7 +40,7 @@ from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_c
 from fool_env.train.ladder import Ladder, in_one_line
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
-from fool_env.train.tables import SelfPlayVecEnv
+from fool_env.train.vec_env import SelfPlayVecEnv
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130

@@ -31,7 +31,7 @@ from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_value
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
 from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
-from fool_env.train.tables import NativeTables, SelfPlayVecEnv
+from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
 
