@@ -188,7 +188,7 @@ def shown_by_aec(game: Game, seat: int) -> tuple[object, ...]:
     env = fool_v0.raw_env(rules=game.rules, render_mode="ansi")
     env.reset(seed=0)
     env.game = game
-    env._select(env.agents[0])
+    env._select(env.agents[0], game.player)
     agent = env.possible_agents[seat]
     observation = env.observe(agent)
     shown = (observation["observation"].tobytes(), observation["action_mask"].tobytes())

@@ -27,7 +27,9 @@ SHORTER = {
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    """The code blocks of one language, "" for those that name none."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [code for name, code in fenced if name == language]
 
 
 def commands() -> list[str]:
