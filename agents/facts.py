@@ -44,6 +44,9 @@ FACTS: Final = (
     "win_chance",  # of winning the trick
 )
 
+_RANK, _UNSEEN_ABOVE, _UNSEEN, _OWN_ABOVE, _OWN, _FOLLOWS_LEAD, _WINS = range(7)
+_FOOL, _SAFE, _SAFE_AND_WINS, _HIGHEST, _DISCARDED_ABOVE, _FOOL_CHANCE, _WIN_CHANCE = range(7, len(FACTS))
+
 _FOLLOWS = np.float32(32.0)  # more than any rank: a card of the lead colour is better than any other (R9)
 _RANKS = MAX_RANK + 1
 
@@ -75,11 +78,11 @@ def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray,
                     own_above += 1
                     line += 1
             for same_colour in range(first_line, line):
-                facts[same_colour, 4] = own_above / 10
+                facts[same_colour, _OWN] = own_above / 10
         if observation.hand[WILD] > 0:
             rows[line], actions[line] = row, WILD
             _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, higher, facts[line])
-            facts[line, 4] = 0.0
+            facts[line, _OWN] = 0.0
             line += 1
 
 
@@ -103,32 +106,32 @@ def _describe_card(
     safe = np.exp(-3 * unseen_above)
     key = rank + (_FOLLOWS if follows else np.float32(0.0))
     wins, worse_needed = _standing(observation, key, lead_colour)
-    fact[0] = rank / MAX_RANK
-    fact[1] = unseen_above
-    fact[2] = 0.0 if action == WILD else above[colour, WILD_RANK] / 10
-    fact[3] = own_above / 10
-    fact[5] = 1.0 if follows else 0.0
-    fact[6] = 1.0 if wins else 0.0
-    fact[7] = 1.0 if worse_needed > 0 else 0.0
-    fact[8] = safe
-    fact[9] = safe if wins else 0.0
-    fact[10] = np.exp(-10 * unseen_above)
-    fact[11] = 0.0 if follows else unseen_above
+    fact[_RANK] = rank / MAX_RANK
+    fact[_UNSEEN_ABOVE] = unseen_above
+    fact[_UNSEEN] = 0.0 if action == WILD else above[colour, WILD_RANK] / 10
+    fact[_OWN_ABOVE] = own_above / 10
+    fact[_FOLLOWS_LEAD] = 1.0 if follows else 0.0
+    fact[_WINS] = 1.0 if wins else 0.0
+    fact[_FOOL] = 1.0 if worse_needed > 0 else 0.0
+    fact[_SAFE] = safe
+    fact[_SAFE_AND_WINS] = safe if wins else 0.0
+    fact[_HIGHEST] = np.exp(-10 * unseen_above)
+    fact[_DISCARDED_ABOVE] = 0.0 if follows else unseen_above
     suit = colour if is_open else lead_colour
-    if suit < 0:  # a 1 on an open colour: nobody knows which colour it will be
-        fact[12] = 0.5 if worse_needed > 0 else 0.0
-        fact[13] = 0.0
+    if suit < 0:  # a 1 on an open colour: nobody knows which colour it will be, so the chance is taken to be even
+        fact[_FOOL_CHANCE] = 0.5 if worse_needed > 0 else 0.0
+        fact[_WIN_CHANCE] = 0.0
         return
     for other in range(NUM_COLOURS):
         if follows:
             higher[other] = above[suit, rank] if other == suit else 0
         else:
             higher[other] = above[other, WILD_RANK if other == suit else rank]
-    fact[12] = fool_chance(lacks, 0, num_later, higher, worse_needed)
+    fact[_FOOL_CHANCE] = fool_chance(lacks, 0, num_later, higher, worse_needed)
     win = 1.0 if wins else 0.0
     for k in range(num_later):
         win *= lacks[k, suit] ** higher[suit]
-    fact[13] = win
+    fact[_WIN_CHANCE] = win
 
 
 @kernel
@@ -199,7 +202,7 @@ def card_facts(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     Returns:
         int64 (cards held,) twice and float32 (cards held, len(FACTS)): the row of each card, its action, its facts.
     """
-    count = np.count_nonzero(observations[:, :NUM_ACTIONS])  # `hand` is the first field
+    count = np.count_nonzero(observations[:, :NUM_ACTIONS] > 0)  # `hand` is the first field
     rows, actions = np.empty(count, np.int64), np.empty(count, np.int64)
     facts = np.empty((count, len(FACTS)), np.float32)
     _card_facts(observations.view(OBSERVATION)[:, 0], rows, actions, facts)
