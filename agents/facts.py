@@ -197,11 +197,12 @@ def card_facts(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     """The facts about every card held, the 1s as one card.
 
     Args:
-        observations: float32 of shape (rows, OBSERVATION_SIZE), contiguous.
+        observations: float32 of shape (rows, OBSERVATION_SIZE).
 
     Returns:
         int64 (cards held,) twice and float32 (cards held, len(FACTS)): the row of each card, its action, its facts.
     """
+    observations = np.ascontiguousarray(observations)
     count = np.count_nonzero(observations[:, :NUM_ACTIONS] > 0)  # `hand` is the first field
     rows, actions = np.empty(count, np.int64), np.empty(count, np.int64)
     facts = np.empty((count, len(FACTS)), np.float32)

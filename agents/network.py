@@ -1,8 +1,8 @@
 """The networks: a multilayer trunk that policy and value share, and, for FOOL, a view of each card beside it.
 
 A plain trunk has to find out for each of 83 cards by itself what makes a card safe, through hidden layers that all
-cards share. `CardTrunk` tells it: it computes some facts about every card from the observation (how many unseen cards
-are higher, whether it would win or be the Fool as the trick stands) and lets the hidden layer weigh them, with the
+cards share. `CardTrunk` tells it: it takes some facts about every card held (`facts.py`: how many unseen cards are
+higher, whether it would win or be the Fool as the trick stands, ...) and lets the last hidden layer weigh them, with the
 same weights for all cards.
 """
 
@@ -14,16 +14,12 @@ from itertools import pairwise
 import torch as th
 from torch import nn
 
-from fool_env.cards import (
-    NUM_ACTIONS,
-)
+from fool_env.cards import NUM_ACTIONS
 from fool_env.observation import OBSERVATION_SIZE
 
 from .facts import FACTS, card_facts
 
 _SB3_TRUNK = "features_extractor.layers."  # Stable-Baselines3's name for the shared layers, which it lists thrice
-_FOLLOWS = 32.0  # more than any rank: a card of the lead colour is better than any other (R9)
-_NO_LIMIT = 2 * _FOLLOWS
 
 
 def make_layers(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
