@@ -2,8 +2,8 @@
 
 A plain trunk has to find out for each of 83 cards by itself what makes a card safe, through hidden layers that all
 cards share. `CardTrunk` tells it: it takes some facts about every card held (`facts.py`: how many unseen cards are
-higher, whether it would win or be the Fool as the trick stands, ...) and lets the last hidden layer weigh them, with the
-same weights for all cards.
+higher, whether it would win or be the Fool as the trick stands, ...) and lets the last hidden layer weigh them, with
+the same weights for all cards.
 """
 
 from __future__ import annotations
