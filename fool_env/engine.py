@@ -7,6 +7,7 @@ import numpy as np
 from ._jit import kernel
 from .cards import ACTION_COLOUR, ACTION_RANK, COLOUR_OFFSETS, LOWEST_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD
 from .rng import advance, below, derive, output
+from .rules import MAX_PLAYERS
 from .state import GAME, NOBODY, OPEN, Record
 
 # A trick has at most 8 cards; the earlier card of two equals is the better one (R8, R9).
@@ -30,7 +31,7 @@ BYTE_FLAGS = np.array([[byte >> bit & 1 for bit in range(8)] for byte in range(2
 def start_game(game: Record, seed: np.uint64) -> None:
     """Deal the first round of a game to a dealer drawn by lot (R4), everything depending on the seed alone."""
     game.rng = derive(seed, 0)
-    for seat in range(8):
+    for seat in range(MAX_PLAYERS):
         game.scores[seat] = 0
         game.points[seat] = 0
         game.tens[seat] = 0
@@ -62,7 +63,7 @@ def deal(game: Record) -> None:
         cards[size] = WILD
         size += 1
     hand_size = size // game.num_players
-    # Fisher-Yates from the top: the cards drawn go round by round to the seats.
+    # Fisher-Yates, each card drawn going straight to a hand: the last seat's is filled first.
     for left in range(size, 0, -1):
         game.rng = advance(game.rng)
         i = below(output(game.rng), left)
@@ -74,7 +75,7 @@ def deal(game: Record) -> None:
 @kernel
 def clear_hands(game: Record) -> None:
     """Take all cards back."""
-    for seat in range(8):
+    for seat in range(MAX_PLAYERS):
         game.ones[seat] = 0
         game.hand_sizes[seat] = 0
         for colour in range(NUM_COLOURS):
@@ -95,7 +96,7 @@ def give_card(game: Record, seat: int, action: int) -> None:
 @kernel
 def start_round(game: Record) -> None:
     """Open the first trick of the hands just dealt: all take part, left of the dealer leads (R4, R5)."""
-    for seat in range(8):
+    for seat in range(MAX_PLAYERS):
         game.voids[seat] = 0
         game.times_fool[seat] = 0
     for colour in range(NUM_COLOURS):

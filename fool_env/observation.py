@@ -114,7 +114,10 @@ def state_space() -> spaces.Box:
 
 @kernel
 def _spread(green: int, red: int, yellow: int, blue: int, row: np.ndarray) -> None:
-    """Write four colour masks as 82 zeros and ones, a byte at a time as in `engine.legal_mask`."""
+    """Write four colour masks as 82 floats, a byte at a time as `engine.legal_mask` does for int8.
+
+    A kernel has one signature (see `kernel`), so each dtype has its own loop.
+    """
     low, high = action_bits(green, red, yellow, blue)
     for index in range(NUM_BYTES):
         byte = byte_of(low, high, index)
