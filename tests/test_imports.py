@@ -21,6 +21,7 @@ FOOL_ENV_ORDER = [
     {"state"},
     {"engine"},
     {"observation", "picture", "render", "rewards"},
+    {"determinization"},
     {"game"},
     {"fool_v0", "vector"},
     {"__init__"},
