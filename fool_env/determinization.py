@@ -180,7 +180,7 @@ def draw_world(hidden: HiddenCards, seed: np.uint64, world: Record) -> None:
         index += left[kind] * strides[kind]
     for place in range(len(allowed)):
         luck = advance(luck)
-        drawn, last_weight = _FREE, 0.0
+        drawn = _FREE
         rest = np.float64(output(luck) >> np.uint64(11)) * _UNIT * chances[place, index] * (len(pile) - place)
         for kind in range(_NUM_CLASSES):
             # If rounding leaves a rest, the last class that there is.
