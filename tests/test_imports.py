@@ -23,6 +23,7 @@ FOOL_ENV_ORDER = [
     {"observation", "picture", "render", "rewards"},
     {"determinization"},
     {"game"},
+    {"transcript"},
     {"fool_v0", "vector"},
     {"__init__"},
 ]
