@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -34,12 +34,42 @@ class Agent(Protocol):
         """
 
 
+@runtime_checkable
+class OmniscientAgent(Protocol):
+    """Whatever chooses cards knowing all hands and the luck to come: an upper bound, not an opponent.
+
+    Only the arena plays with it, and only where it is asked for. A choice depends on its record and seed alone.
+    """
+
+    @property
+    def name(self) -> str:
+        """The agent's `make_agent` string."""
+
+    @property
+    def omniscient(self) -> Literal[True]:
+        """Says so."""
+
+    def act_on_records(self, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each record.
+
+        Args:
+            games: GAME of shape (B,), full records, which it leaves as they are.
+            seeds: uint64 of shape (B,), the luck of each choice.
+
+        Returns:
+            The actions, int64 of shape (B,).
+        """
+
+
+AnyAgent: TypeAlias = Agent | OmniscientAgent
+
+
 class AgentError(ValueError):
     """There is no such agent, or it has no such option; the message says what there is."""
 
 
 # Each factory's keyword parameters are the agent's options, and an option is of the type of its default.
-_FACTORIES: Final[dict[str, Callable[..., Agent]]] = {
+_FACTORIES: Final[dict[str, Callable[..., AnyAgent]]] = {
     "random": RandomAgent,
     "lowest": LowestAgent,
     "highest": HighestAgent,
@@ -48,7 +78,7 @@ _FACTORIES: Final[dict[str, Callable[..., Agent]]] = {
 _CHECKPOINT_SUFFIX = ".zip"
 
 
-def make_agent(spec: str, deterministic: bool = False) -> Agent:
+def make_agent(spec: str, deterministic: bool = False) -> AnyAgent:
     """The agent that a string names.
 
     Args:

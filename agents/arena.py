@@ -18,16 +18,13 @@ from typing import Any, Final
 import numpy as np
 
 from fool_env._jit import kernel
-from fool_env.cards import NUM_CARDS
-from fool_env.engine import hide, is_legal, next_round, play, start_game
-from fool_env.errors import IllegalActionError
-from fool_env.render import illegal_action_message
 from fool_env.rng import checked_seed, derive
 from fool_env.rules import MAX_PLAYERS, Rules
-from fool_env.state import EPISODES, GAME, new_games
+from fool_env.state import EPISODES
 
-from .agent import Agent, make_agent
+from .agent import AnyAgent, make_agent
 from .intervals import Interval, mean_interval
+from .tables import Finished, TableProgress, play_tables
 
 TRAINING: Final = 0
 SELECTION: Final = 1
@@ -82,8 +79,8 @@ class Evaluation:
 
 
 def evaluate(
-    candidate: Agent,
-    opponents: Sequence[Agent],
+    candidate: AnyAgent,
+    opponents: Sequence[AnyAgent],
     rules: Rules,
     *,
     deals: int = 1000,
@@ -117,15 +114,21 @@ def evaluate(
         size = max(1, max_tables // match.arms(episode))
         for first in range(0, total, size):
             done = done_before + first
-            report = None if progress is None else lambda more, done=done: progress(done + more, deals + games)
-            yield match.play(episode, first, min(size, total - first), report)
+            report = (
+                None
+                if progress is None
+                else lambda share, done=done, n=min(size, total - first): progress(done + n * share, deals + games)
+            )
+            count = min(size, total - first)
+            finished = match.play(episode, first, count, report)
+            yield finished.games.reshape(count, -1)
 
     rounds = np.concatenate([_round_results(finished) for finished in in_blocks("round", deals, 0)])
     wins = np.concatenate([_game_results(finished) for finished in in_blocks("game", games, deals)] or [_NO_GAMES])
     return _summary(match.opponent, rounds, wins)
 
 
-def make_opponents(spec: str, deterministic: bool = False) -> list[Agent]:
+def make_opponents(spec: str, deterministic: bool = False) -> list[AnyAgent]:
     """The agents of "a", or of the mixed table "a+b+c", each a `make_agent` string.
 
     Raises:
@@ -142,11 +145,18 @@ class Match:
     """
 
     def __init__(
-        self, candidate: Agent, opponents: Sequence[Agent], rules: Rules, seed: int = 0, purpose: int = REPORT
+        self,
+        candidate: AnyAgent,
+        opponents: Sequence[AnyAgent],
+        rules: Rules,
+        seed: int = 0,
+        purpose: int = REPORT,
+        allow_omniscient: bool = False,
     ) -> None:
         if not opponents:
             raise ValueError("opponents: at least one is needed")
         self.rules = rules
+        self.allow_omniscient = allow_omniscient
         self.opponent = _MIXED.join(agent.name for agent in opponents)
         self._agents = (candidate, *opponents)
         self._seeds = {
@@ -168,126 +178,39 @@ class Match:
         # Arm n, the control, has the candidate in no seat.
         return np.where((seat == arm) & (seat < num_players), _CANDIDATE, opponent).astype(np.int8)
 
-    def play(self, episode: str, first: int, count: int, progress: Callable[[float], None] | None = None) -> np.ndarray:
+    def play(self, episode: str, first: int, count: int, progress: TableProgress | None = None) -> Finished:
         """Play deals number `first` to `first + count - 1` to their end.
 
         Returns:
-            The finished records, GAME (count, arms): arm k has the candidate in seat k, arm n is the control.
+            Their tables, deal by deal: arm k has the candidate in seat k, arm n is the control.
         """
         arms = self.arms(episode)
-        games = new_games([self.rules], episode).repeat(count * arms)
-        seating = self.seating(episode, first, count).reshape(-1, MAX_PLAYERS)
-        streams = np.empty(len(games), np.uint64)
-        _deal(games, streams, self._seeds[episode], first, arms)
-
-        tables, seeds = np.empty(len(games), np.int64), np.empty(len(games), np.uint64)
-        views = np.empty(len(games), GAME)
-        waiting = np.zeros(len(self._agents), np.int64)
-        cards = len(games) * self.rules.num_cards
-        while True:
-            played = _count_waiting(games, seating, self.rules.num_cards, waiting)
-            if progress is not None:
-                progress(count * played / cards)
-            if not waiting.any():
-                return games.reshape(count, arms)
-            # Whoever most tables wait for acts at all of them: an agent in few seats gets large batches too.
-            agent = int(waiting.argmax())
-            size = _gather(games, seating, agent, streams, tables, views, seeds)
-            actions = _checked_actions(self._agents[agent], views[:size], seeds[:size])
-            illegal = _first_illegal(games, tables[:size], actions)
-            if illegal >= 0:
-                deal, arm = divmod(int(tables[illegal]), arms)
-                message = illegal_action_message(games[tables[illegal]], int(actions[illegal]))
-                raise IllegalActionError(
-                    f"agent {self._agents[agent].name!r}, {episode} {first + deal}, arm {arm}, "
-                    f"seat {views['player'][illegal]}: {message}"
-                )
-            _play(games, tables[:size], actions)
+        deal_seeds, streams = np.empty((2, count * arms), np.uint64)
+        _derive_seeds(self._seeds[episode], first, arms, deal_seeds, streams)
+        return play_tables(
+            self._agents,
+            self.rules,
+            episode,
+            self.seating(episode, first, count).reshape(-1, MAX_PLAYERS),
+            deal_seeds,
+            streams,
+            allow_omniscient=self.allow_omniscient,
+            progress=progress,
+            table_name=lambda table: f"{episode} {first + table // arms}, arm {table % arms}",
+        )
 
 
 def _derive(seed: np.uint64, index: int) -> np.uint64:
     return np.uint64(derive(seed, index))  # compiled, it returns a Python int, which it would not take again
 
 
-def _checked_actions(agent: Agent, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    actions = np.asarray(agent.act(views, seeds))
-    if actions.shape != views.shape or not np.issubdtype(actions.dtype, np.integer):
-        raise ValueError(
-            f"agent {agent.name!r}: actions are {actions.dtype} of shape {actions.shape}, "
-            f"not integers of shape {views.shape}"
-        )
-    return np.ascontiguousarray(actions, np.int64)
-
-
-# --- the tables
-
-
 @kernel
-def _deal(games: np.ndarray, streams: np.ndarray, seed: np.uint64, first: int, arms: int) -> None:
-    """Deal to every table, the arms of a deal alike, and give each the seed of its decisions."""
-    for table in range(len(games)):
-        deal_seed = derive(seed, first + table // arms)
-        start_game(games[table], deal_seed)
+def _derive_seeds(seed: np.uint64, first: int, arms: int, deal_seeds: np.ndarray, streams: np.ndarray) -> None:
+    """The seeds of deal after deal, the arms of a deal dealt alike, each with a stream of its own."""
+    for table in range(len(streams)):
+        deal_seeds[table] = derive(seed, first + table // arms)
         # The cards hang under index 0.
-        streams[table] = derive(deal_seed, 1 + table % arms)
-
-
-@kernel
-def _count_waiting(games: np.ndarray, seating: np.ndarray, num_cards: int, waiting: np.ndarray) -> int:
-    """Count the tables that wait for each agent; returns how many cards are played, a finished table's all."""
-    waiting[:] = 0
-    played = 0
-    for table in range(len(games)):
-        game = games[table]
-        if game.game_over:
-            played += num_cards
-        else:
-            if game.one_round:  # how long a full game will be, nobody knows
-                played += np.int64(game.num_plays)
-            waiting[seating[table, game.player]] += 1
-    return played
-
-
-@kernel
-def _gather(
-    games: np.ndarray,
-    seating: np.ndarray,
-    agent: int,
-    streams: np.ndarray,
-    tables: np.ndarray,
-    views: np.ndarray,
-    seeds: np.ndarray,
-) -> int:
-    """Collect the tables that wait for an agent: their numbers, what it may see of them, and a seed each."""
-    size = 0
-    for table in range(len(games)):
-        game = games[table]
-        if game.game_over or seating[table, game.player] != agent:
-            continue
-        tables[size] = table
-        views[size] = game
-        hide(views[size], game.player)
-        move = np.int64(game.num_rounds) * NUM_CARDS + np.int64(game.num_plays)
-        seeds[size] = derive(derive(streams[table], game.player), move)
-        size += 1
-    return size
-
-
-@kernel
-def _first_illegal(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> int:
-    for i in range(len(tables)):
-        if not is_legal(games[tables[i]], actions[i]):
-            return i
-    return -1
-
-
-@kernel
-def _play(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> None:
-    for i in range(len(tables)):
-        game = games[tables[i]]
-        play(game, actions[i])
-        if game.round_over and not game.game_over:
-            next_round(game)
+        streams[table] = derive(deal_seeds[table], 1 + table % arms)
 
 
 # --- the statistics

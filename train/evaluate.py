@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from fool_env import Rules
-from fool_env.agents.agent import Agent, make_agent
+from fool_env.agents.agent import AnyAgent, make_agent
 from fool_env.agents.arena import Evaluation, evaluate, make_opponents
 from fool_env.agents.intervals import Interval
 from fool_env.rng import checked_seed
@@ -43,8 +43,8 @@ opponent's own at that seat and deal. ± is half of a 95% confidence interval.""
 class Task:
     """What to evaluate, checked."""
 
-    candidate: Agent
-    opponents: list[list[Agent]]
+    candidate: AnyAgent
+    opponents: list[list[AnyAgent]]
     rules: Rules
     deals: int
     games: int
@@ -144,7 +144,7 @@ def _task(options: argparse.Namespace) -> Task:
     return Task(candidate, opponents, rules, options.deals, options.games, seed, options.deterministic)
 
 
-def _common_rules(agents: list[Agent], players: int | None) -> Rules:
+def _common_rules(agents: list[AnyAgent], players: int | None) -> Rules:
     """The rules that trained agents learnt, all the same, or else the official ones for the players."""
     learnt = [(agent.name, agent.rules) for agent in agents if hasattr(agent, "rules")]
     if not learnt:
