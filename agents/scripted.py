@@ -84,6 +84,19 @@ def _fill_values(views: np.ndarray, values: np.ndarray) -> int:
     return fill_values(views[0], values)
 
 
+def check_views(views: np.ndarray, seeds: np.ndarray) -> None:
+    """Refuse what is not a batch of decisions.
+
+    Raises:
+        ValueError: a record is not the view of the seat to act, or its round is over; or the shapes differ.
+    """
+    if views.shape != seeds.shape or views.ndim != 1:
+        raise ValueError(f"views and seeds: shapes {views.shape} and {seeds.shape} are not one (B,)")
+    wrong = np.flatnonzero((views["player"] == NOBODY) | (views["viewer"] != views["player"]))
+    if wrong.size:
+        raise ValueError(f"views: number {wrong[0]} is not the view of a seat that is to act")
+
+
 class ScriptedAgent:
     """An agent that is a kernel; it has no options and remembers nothing."""
 
@@ -104,9 +117,7 @@ class ScriptedAgent:
         Raises:
             ValueError: a record is not the view of the seat to act, or its round is over; or the shapes differ.
         """
-        if views.shape != seeds.shape or views.ndim != 1:
-            raise ValueError(f"views and seeds: shapes {views.shape} and {seeds.shape} are not one (B,)")
-        _check_views(views)
+        check_views(views, seeds)
         actions = np.empty(len(views), np.int64)
         self._kernel(views, np.ascontiguousarray(seeds, np.uint64), actions)
         return actions
@@ -152,12 +163,6 @@ class CautiousAgent(ScriptedAgent):
         Raises:
             ValueError: the record is not the view of the seat to act, or its round is over.
         """
-        _check_views(view)
+        check_views(view, np.zeros(1))
         values = np.empty(NUM_ACTIONS)
         return {"value": values[: _fill_values(view, values)]}
-
-
-def _check_views(views: np.ndarray) -> None:
-    wrong = np.flatnonzero((views["player"] == NOBODY) | (views["viewer"] != views["player"]))
-    if wrong.size:
-        raise ValueError(f"views: number {wrong[0]} is not the view of a seat that is to act")
