@@ -102,7 +102,7 @@ class PimcAgent(SearchAgent):
             raise ValueError(f"worlds={worlds}, budget_ms={budget_ms}: either the one or the other, and more than 0")
         self._worlds = 0 if budget_ms else worlds or _DEFAULT_WORLDS
         self._budget = budget_ms / 1000
-        size = {"budget_ms": budget_ms} if budget_ms else {"worlds": self._worlds}
+        size: dict[str, float] = {"budget_ms": budget_ms} if budget_ms else {"worlds": self._worlds}
         name = _name("pimc", size, rollout or _DEFAULT_ROLLOUT, objective, prior)
         super().__init__(name, rollout or _DEFAULT_ROLLOUT, objective, prior)
         self._policy = policy
