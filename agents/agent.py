@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from .scripted import CautiousAgent, HighestAgent, LowestAgent, RandomAgent
+from .search import CheatAgent, IsmctsAgent, PimcAgent
 
 
 class Agent(Protocol):
@@ -74,6 +75,9 @@ _FACTORIES: Final[dict[str, Callable[..., AnyAgent]]] = {
     "lowest": LowestAgent,
     "highest": HighestAgent,
     "cautious": CautiousAgent,
+    "pimc": PimcAgent,
+    "ismcts": IsmctsAgent,
+    "cheat": CheatAgent,
 }
 _CHECKPOINT_SUFFIX = ".zip"
 
@@ -101,7 +105,11 @@ def make_agent(spec: str, deterministic: bool = False) -> AnyAgent:
             f'there is no agent "{name}"{_nearest(name, _FACTORIES)}; agents are {", ".join(_FACTORIES)}, '
             f'and checkpoints by path, such as "runs/6p/final{_CHECKPOINT_SUFFIX}"'
         )
-    return factory(**_parse_options(name, options, inspect.signature(factory).parameters))
+    values = _parse_options(name, options, inspect.signature(factory).parameters)
+    try:
+        return factory(**values)
+    except ValueError as error:
+        raise AgentError(f'agent "{spec}": {error}') from None
 
 
 def _parse_options(name: str, options: str, parameters: Any) -> dict[str, Any]:

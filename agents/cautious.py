@@ -71,16 +71,31 @@ def choose_cautious(view: Record, seed: np.uint64) -> int:
     outlook = look_out(view)
     best, best_value = actions[0], -np.inf
     for i in range(count):
-        # The round ends with this trick: a hand of several cards can only lose points, whoever is the Fool.
-        value = float(cost_of(view, actions[i])) if outlook.tricks_left == 0 else value_of(view, actions[i], outlook)
+        value = value_of(view, actions[i], outlook)
         if value > best_value:
             best, best_value = actions[i], value
     return best
 
 
 @kernel
+def fill_values(view: Record, values: np.ndarray) -> int:
+    """Write what each legal action is worth, ascending, into float64[83], and return how many there are."""
+    actions = np.empty(NUM_ACTIONS, np.int64)
+    count = legal_actions(view, actions)
+    values[0] = 0.0  # a play without alternative, which may leave no hand to be valued
+    if count > 1:
+        outlook = look_out(view)
+        for i in range(count):
+            values[i] = value_of(view, actions[i], outlook)
+    return count
+
+
+@kernel
 def value_of(view: Record, action: int, outlook: Outlook) -> float:
-    """What a play is worth, in points, up to what all plays have in common."""
+    """What a play of a hand of several cards is worth, in points, up to what all plays have in common."""
+    if outlook.tricks_left == 0:
+        # The round ends with this trick: such a hand can only lose points, whoever is the Fool.
+        return float(cost_of(view, action))
     seat = view.player
     colour, rank, cost = ACTION_COLOUR[action], ACTION_RANK[action], cost_of(view, action)
     cards_left, cost_left = view.hand_sizes[seat] - 1, outlook.held - cost

@@ -113,6 +113,26 @@ class NeuralAgent:
         _choose(self._logits(views), masks, seeds, self.deterministic, actions)
         return actions
 
+    def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
+        """How likely it is to play each legal action when it samples: "probability".
+
+        Args:
+            view: GAME of shape (1,), the view of its seat to act.
+            seed: without effect: the network gives the same for the same view.
+
+        Returns:
+            float64 of shape (k,) for the k legal actions, ascending.
+
+        Raises:
+            CheckpointError: the table has other rules than the network was trained for.
+        """
+        self._check_rules(view)
+        masks = np.zeros((1, NUM_ACTIONS), np.int8)
+        _legal_masks(view, masks)
+        logits = self._logits(view)[0][masks[0] == 1].astype(np.float64)
+        weights = np.exp(logits - logits.max())
+        return {"probability": weights / weights.sum()}
+
     def _logits(self, views: np.ndarray) -> np.ndarray:
         if self.episode == "round":
             views = views.copy()

@@ -19,7 +19,7 @@ from fool_env.rng import below, output
 from fool_env.state import NOBODY, Record
 
 from .bits import highest_rank, lowest_rank
-from .cautious import choose_cautious
+from .cautious import choose_cautious, fill_values
 
 
 @kernel
@@ -79,6 +79,24 @@ def _act_cautious(views: np.ndarray, seeds: np.ndarray, actions: np.ndarray) -> 
         actions[i] = choose_cautious(views[i], seeds[i])
 
 
+@kernel
+def _fill_values(views: np.ndarray, values: np.ndarray) -> int:
+    return fill_values(views[0], values)
+
+
+def check_views(views: np.ndarray, seeds: np.ndarray) -> None:
+    """Refuse what is not a batch of decisions.
+
+    Raises:
+        ValueError: a record is not the view of the seat to act, or its round is over; or the shapes differ.
+    """
+    if views.shape != seeds.shape or views.ndim != 1:
+        raise ValueError(f"views and seeds: shapes {views.shape} and {seeds.shape} are not one (B,)")
+    wrong = np.flatnonzero((views["player"] == NOBODY) | (views["viewer"] != views["player"]))
+    if wrong.size:
+        raise ValueError(f"views: number {wrong[0]} is not the view of a seat that is to act")
+
+
 class ScriptedAgent:
     """An agent that is a kernel; it has no options and remembers nothing."""
 
@@ -99,11 +117,7 @@ class ScriptedAgent:
         Raises:
             ValueError: a record is not the view of the seat to act, or its round is over; or the shapes differ.
         """
-        if views.shape != seeds.shape or views.ndim != 1:
-            raise ValueError(f"views and seeds: shapes {views.shape} and {seeds.shape} are not one (B,)")
-        wrong = np.flatnonzero((views["player"] == NOBODY) | (views["viewer"] != views["player"]))
-        if wrong.size:
-            raise ValueError(f"views: number {wrong[0]} is not the view of a seat that is to act")
+        check_views(views, seeds)
         actions = np.empty(len(views), np.int64)
         self._kernel(views, np.ascontiguousarray(seeds, np.uint64), actions)
         return actions
@@ -135,3 +149,20 @@ class CautiousAgent(ScriptedAgent):
 
     def __init__(self) -> None:
         super().__init__("cautious", _act_cautious)
+
+    def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
+        """What it thinks each legal action is worth: "value", in points, up to what all plays have in common.
+
+        Args:
+            view: GAME of shape (1,), the view of its seat to act.
+            seed: without effect, as for its choice.
+
+        Returns:
+            float64 of shape (k,) for the k legal actions, ascending.
+
+        Raises:
+            ValueError: the record is not the view of the seat to act, or its round is over.
+        """
+        check_views(view, np.zeros(1))
+        values = np.empty(NUM_ACTIONS)
+        return {"value": values[: _fill_values(view, values)]}

@@ -6,6 +6,7 @@ act on observations that are no longer true.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -22,7 +23,8 @@ from .observation import encode_hands, observation_space, state_space
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
 from .rules import MAX_PLAYERS, Rules
-from .state import checked_episode
+from .state import checked_episode, copy_games
+from .transcript import Transcript
 
 DEFAULT_PLAYERS = 6
 RENDER_MODES = ("human", "ansi")
@@ -142,6 +144,8 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         if "hands" in options or "dealer" in options:
             game.redeal(options.get("hands", game.hands), options.get("dealer", game.dealer))
         self._master, self._episodes = master, episodes + 1
+        self._game_seed = None if "hands" in options or "dealer" in options else int(game_seed)
+        self._finished_rounds: list[np.ndarray] = []
         self.game = game
         self.agents = self.possible_agents[:]
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -185,6 +189,7 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
             self.rewards[agent] = reward
         self._accumulate_rewards()
         self._just_paid = True
+        self._finished_rounds.append(copy_games(self.game._games))
         if self.game.game_over:
             self.terminations = dict.fromkeys(self.agents, True)
         else:
@@ -225,6 +230,18 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
             return text
         print(text, end="\n\n")
         return None
+
+    def transcript(self, agents: Sequence[str] | None = None) -> Transcript:
+        """The episode so far; of a wrapped env, `env.unwrapped.transcript()`. It has no seed if `reset` set the deal.
+
+        Args:
+            agents: who plays, a name for each seat.
+
+        Raises:
+            TranscriptError: not a name for each seat.
+        """
+        under_way = [] if self.game.round_over else [self.game._games]
+        return Transcript.from_rounds(np.concatenate(self._finished_rounds + under_way), self._game_seed, agents)
 
     def close(self) -> None:
         """Nothing to release."""

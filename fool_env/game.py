@@ -12,11 +12,12 @@ import numpy as np
 from . import engine
 from ._jit import kernel
 from .cards import CARD_NAMES, COLOURS, NUM_ACTIONS, card_names, parse_card
+from .determinization import sample_worlds
 from .errors import IllegalActionError, RulesError
 from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
 from .picture import table_svg
 from .render import illegal_action_message, table_text
-from .rng import checked_seed
+from .rng import SEED_LIMIT, checked_seed
 from .rules import Rules, checked_deal
 from .state import GAME, GAME_VERSION, NOBODY, copy_games, hand_of, new_games, rules_of, seats_of
 
@@ -332,6 +333,26 @@ class Game:
         """An independent copy that goes on identically, luck included."""
         copy = object.__new__(type(self))
         copy._set(copy_games(self._games))
+        return copy
+
+    def resample(self, seat: int, rng: int | np.random.Generator) -> Game:
+        """A game that the seat cannot tell from this one (R16, R17): the hidden cards and all luck to come are new.
+
+        Each deal of the hidden cards that agrees with what the seat has seen is as likely (see `determinization`).
+
+        Args:
+            seat: whose view stays as it is.
+            rng: a seed, 0 to 2**64 - 1, or a generator to draw one from.
+
+        Raises:
+            ValueError: there is no such seat, or the seed is none.
+        """
+        self._check_seat("seat", seat, ValueError)
+        seed = rng.integers(SEED_LIMIT, dtype=np.uint64) if isinstance(rng, np.random.Generator) else checked_seed(rng)
+        view = copy_games(self._games)
+        _hide(view, int(seat))
+        copy = object.__new__(type(self))
+        copy._set(sample_worlds(view, seed, 1))
         return copy
 
     def to_bytes(self) -> bytes:

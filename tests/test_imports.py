@@ -21,7 +21,9 @@ FOOL_ENV_ORDER = [
     {"state"},
     {"engine"},
     {"observation", "picture", "render", "rewards"},
+    {"determinization"},
     {"game"},
+    {"transcript"},
     {"fool_v0", "vector"},
     {"__init__"},
 ]

@@ -1,0 +1,310 @@
+"""Search agents: deal the hidden cards anew, play the worlds on by a scripted rule, and choose what fared best.
+
+`pimc` (`pimc.py`) tries every legal card in the same worlds, `ismcts` (`ismcts.py`) grows a tree over the plays to
+come, and `cheat` does so on the true hands. All of them add to what the worlds say, in points, what `cautious` makes of
+a card, `prior` times: a few dozen worlds leave much to luck, and rollouts have bad habits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import numpy as np
+
+from fool_env._jit import kernel
+from fool_env.cards import NUM_ACTIONS
+from fool_env.engine import legal_actions
+from fool_env.rules import Rules
+from fool_env.state import GAME, NOBODY, rules_of
+
+from .ismcts import MAX_NODES, Tree, act_ismcts, grow_from, make_tree
+from .pimc import act_pimc, add_worlds_of
+from .rollouts import NO_SAMPLE, OBJECTIVES, ROLLOUTS, WIN, fill_priors, sample_rounds
+from .scripted import check_views
+
+_DEFAULT_WORLDS: Final = 32
+_DEFAULT_PRIOR: Final = 2.0
+_DEFAULT_C: Final = 0.7
+_BLOCK: Final = 4  # worlds between two looks at the clock
+_NORMAL_QUANTILE: Final = 1.96
+
+
+class SearchAgent:
+    """What the search agents share; see the module.
+
+    Args:
+        name: the agent's `make_agent` string.
+        rollout: the rule by which all seats play the worlds to the end of the round: "random", "highest", "cautious".
+        objective: what to aim at: "points" or "relative" of the round, or "win", to win the game from its totals.
+        prior: the weight of what `cautious` makes of a card; 0 leaves it out.
+
+    Raises:
+        ValueError: there is no such rollout or objective.
+    """
+
+    def __init__(self, name: str, rollout: str, objective: str, prior: float) -> None:
+        self.name = name
+        self._rollout = _index("rollout", rollout, ROLLOUTS)
+        self._objective = _index("objective", objective, OBJECTIVES)
+        self._heading = objective
+        self._prior = prior
+        self._samples: dict[Rules, np.ndarray] = {}
+
+    def _by_rules(self, games: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The rows of tables with the same rules, and the sample of rounds that values their ends."""
+        if self._objective != WIN:
+            yield np.arange(len(games)), NO_SAMPLE
+            return
+        rows_of: dict[Rules, list[int]] = {}
+        for row, game in enumerate(games):
+            rows_of.setdefault(rules_of(game), []).append(row)
+        for rules, rows in rows_of.items():
+            if rules not in self._samples:
+                self._samples[rules] = sample_rounds(rules, self._rollout)
+            yield np.array(rows), self._samples[rules]
+
+    def _root(self, view: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of a single view: its legal actions, their priors as float64[83], and the sample of rounds."""
+        check_views(view, np.zeros(1, np.uint64))
+        actions, priors = np.empty(NUM_ACTIONS, np.int64), np.zeros(NUM_ACTIONS)
+        actions = actions[: _legal_actions(view, actions)]
+        _fill_priors(view, self._objective, self._prior, actions, priors)
+        ((_, sample),) = self._by_rules(view)
+        return actions, priors, sample
+
+
+class PimcAgent(SearchAgent):
+    """`pimc`: plays each legal card in the same worlds; see `SearchAgent` for the other arguments.
+
+    Args:
+        worlds: how many; 32 unless there is a budget.
+        budget_ms: milliseconds for a decision, in the place of `worlds`. Its moves then depend on the clock, and are
+            not reproducible.
+
+    Raises:
+        ValueError: both worlds and a budget, or either negative.
+    """
+
+    def __init__(
+        self,
+        worlds: int = 0,
+        rollout: str = "highest",
+        objective: str = "points",
+        prior: float = _DEFAULT_PRIOR,
+        budget_ms: float = 0.0,
+    ) -> None:
+        if worlds < 0 or budget_ms < 0 or (worlds > 0 and budget_ms > 0):
+            raise ValueError(f"worlds={worlds}, budget_ms={budget_ms}: either the one or the other, and more than 0")
+        self._worlds = 0 if budget_ms else worlds or _DEFAULT_WORLDS
+        self._budget = budget_ms / 1000
+        size = {"budget_ms": budget_ms} if budget_ms else {"worlds": self._worlds}
+        super().__init__(_name("pimc", size, rollout, objective, prior), rollout, objective, prior)
+        self._space = np.zeros(2, GAME)
+
+    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
+
+        Raises:
+            ValueError: as `check_views`.
+        """
+        check_views(views, seeds)
+        actions = np.empty(len(views), np.int64)
+        if self._budget:
+            for i in range(len(views)):
+                legal, scores, _, _ = self._judge(views[i : i + 1], seeds[i])
+                actions[i] = legal[scores.argmax()]
+            return actions
+        for rows, sample in self._by_rules(views):
+            chosen = np.empty(len(rows), np.int64)
+            act_pimc(
+                views[rows],
+                seeds[rows],
+                self._worlds,
+                self._rollout,
+                self._objective,
+                self._prior,
+                sample,
+                np.zeros(2, GAME),
+                chosen,
+            )
+            actions[rows] = chosen
+        return actions
+
+    def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
+        """For each legal action: its mean over the worlds, half of its 95% interval, and the score that decides.
+
+        Args:
+            view: GAME of shape (1,).
+
+        Returns:
+            Columns by heading, each float64 (k,) for the legal actions, ascending.
+        """
+        _, scores, means, halves = self._judge(view, seed)
+        return {"score": scores, self._heading: means, "± 95%": halves}
+
+    def _judge(self, view: np.ndarray, seed: np.uint64) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of a single view: its legal actions, their scores, mean values, and half 95% intervals of these."""
+        actions, priors, sample = self._root(view)
+        sums = np.zeros((2, len(actions)))
+        end, played = time.perf_counter() + self._budget, 0
+        while played == 0 or (self._budget and time.perf_counter() < end):
+            block = _BLOCK if self._budget else self._worlds
+            add_worlds_of(
+                view, seed, played, block, self._rollout, self._objective, sample, np.zeros(2, GAME), actions, sums
+            )
+            played += block
+        means = sums[0] / played
+        variances = np.maximum(sums[1] / played - means**2, 0.0)
+        return actions, means + priors[actions], means, _NORMAL_QUANTILE * np.sqrt(variances / played)
+
+
+class _TreeAgent(SearchAgent):
+    """Grows a tree over the plays to come; see `SearchAgent` for the other arguments.
+
+    Args:
+        iterations: how many worlds, each descending the tree once and then played to the end.
+        c: the weight of exploration; a unit of it is 10 points, or a win.
+
+    Raises:
+        ValueError: no iterations, or a negative weight.
+    """
+
+    _kind: str
+    _cheats: bool
+
+    def __init__(
+        self,
+        iterations: int = 1000,
+        rollout: str = "highest",
+        objective: str = "points",
+        prior: float = _DEFAULT_PRIOR,
+        c: float = _DEFAULT_C,
+    ) -> None:
+        if iterations < 1 or c < 0:
+            raise ValueError(f"iterations={iterations}, c={c}: at least 1 iteration, and c not negative")
+        size: dict[str, float] = {"iterations": iterations} if c == _DEFAULT_C else {"iterations": iterations, "c": c}
+        super().__init__(_name(self._kind, size, rollout, objective, prior), rollout, objective, prior)
+        self._iterations, self._c = iterations, c
+
+    def _new_tree(self) -> Tree:
+        return make_tree(min(self._iterations + 1, MAX_NODES))
+
+    def _search(self, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        actions = np.empty(len(games), np.int64)
+        for rows, sample in self._by_rules(games):
+            chosen = np.empty(len(rows), np.int64)
+            act_ismcts(
+                games[rows],
+                seeds[rows],
+                self._cheats,
+                self._iterations,
+                self._c,
+                self._rollout,
+                self._objective,
+                self._prior,
+                sample,
+                self._new_tree(),
+                chosen,
+            )
+            actions[rows] = chosen
+        return actions
+
+
+class IsmctsAgent(_TreeAgent):
+    """`ismcts`: a new determinization at each iteration; see `_TreeAgent` for the arguments."""
+
+    _kind = "ismcts"
+    _cheats = False
+
+    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
+
+        Raises:
+            ValueError: as `check_views`.
+        """
+        check_views(views, seeds)
+        return self._search(views, seeds)
+
+    def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
+        """For each legal action: how often the tree's root tried it, which decides, and what came of it.
+
+        Args:
+            view: GAME of shape (1,).
+
+        Returns:
+            Columns by heading, each float64 (k,) for the legal actions, ascending.
+        """
+        actions, priors, sample = self._root(view)
+        tree = self._new_tree()
+        grow_from(
+            view,
+            seed,
+            False,
+            self._iterations,
+            self._c,
+            self._rollout,
+            self._objective,
+            priors,
+            sample,
+            tree,
+        )
+        visits, totals = np.zeros(NUM_ACTIONS), np.zeros(NUM_ACTIONS)
+        node = int(tree.children[0])
+        while node >= 0:
+            visits[tree.actions[node]] = tree.visits[node]
+            totals[tree.actions[node]] = tree.totals[node, view["player"][0]]
+            node = int(tree.siblings[node])
+        means = np.divide(totals, visits, out=np.full(NUM_ACTIONS, np.nan), where=visits > 0)
+        return {"visits": visits[actions], "score": (means + priors)[actions], self._heading: means[actions]}
+
+
+class CheatAgent(_TreeAgent):
+    """`cheat`: the same search on the true hands, with luck of its own: an upper bound, not an opponent."""
+
+    _kind = "cheat"
+    _cheats = True
+
+    @property
+    def omniscient(self) -> Literal[True]:
+        """It sees all hands."""
+        return True
+
+    def act_on_records(self, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Choose a legal card for the seat to act in each full record: GAME (B,), uint64 (B,) -> int64 (B,).
+
+        Raises:
+            ValueError: a record is a view, or its round is over; or the shapes differ.
+        """
+        if games.shape != seeds.shape or games.ndim != 1:
+            raise ValueError(f"games and seeds: shapes {games.shape} and {seeds.shape} are not one (B,)")
+        wrong = np.flatnonzero((games["player"] == NOBODY) | (games["viewer"] != NOBODY))
+        if wrong.size:
+            raise ValueError(f"games: number {wrong[0]} is not the full record of a round in play")
+        return self._search(games, seeds)
+
+
+def _index(option: str, value: str, values: tuple[str, ...]) -> int:
+    if value not in values:
+        raise ValueError(f"{option}={value} is none of {', '.join(values)}")
+    return values.index(value)
+
+
+def _name(kind: str, size: dict[str, float], rollout: str, objective: str, prior: float) -> str:
+    """The agent's string: its size, and the other options where they are not as usual."""
+    options = [f"{option}={value:g}" for option, value in size.items()]
+    options += [f"rollout={rollout}"] if rollout != "highest" else []
+    options += [f"objective={objective}"] if objective != "points" else []
+    options += [f"prior={prior:g}"] if prior != _DEFAULT_PRIOR else []
+    return f"{kind}:{','.join(options)}"
+
+
+@kernel
+def _legal_actions(views: np.ndarray, actions: np.ndarray) -> int:
+    return legal_actions(views[0], actions)
+
+
+@kernel
+def _fill_priors(views: np.ndarray, objective: int, weight: float, actions: np.ndarray, priors: np.ndarray) -> None:
+    fill_priors(views[0], objective, weight, actions, priors)
