@@ -112,6 +112,24 @@ def make_agent(spec: str, deterministic: bool = False) -> AnyAgent:
         raise AgentError(f'agent "{spec}": {error}') from None
 
 
+def recipe(agent: AnyAgent) -> tuple[str, bool]:
+    """What `make_agent` takes to make this agent anew, for another process.
+
+    Raises:
+        ValueError: its name does not make it.
+    """
+    deterministic = bool(getattr(agent, "deterministic", False))
+    try:
+        made = make_agent(agent.name, deterministic)
+    except (OSError, ValueError):
+        made = None
+    if type(made) is not type(agent):
+        raise ValueError(
+            f"agent {agent.name!r} is not what make_agent makes of that name, so only one process can play it"
+        )
+    return agent.name, deterministic
+
+
 def _parse_options(name: str, options: str, parameters: Any) -> dict[str, Any]:
     """The values of "option=value,option=value", each of the type of its parameter's default."""
     values: dict[str, Any] = {}

@@ -5,26 +5,30 @@ control. So good cards, and good places at the table, cancel out. Within one dea
 agents differ; the deal is the unit of all statistics. Full games are rotated in the same way, without a control.
 
 All luck is derived from (seed, purpose, episode, deal) for the cards and from (that, arm, seat, move) for a decision:
-a result depends neither on how many tables are played at once nor on their order, and decisions in different arms
-are independent even of one and the same agent.
+a result depends neither on how many tables are played at once nor on their order, nor on the processes that play,
+and decisions in different arms are independent even of one and the same agent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from fool_env._jit import kernel
-from fool_env.rng import checked_seed, derive
-from fool_env.rules import MAX_PLAYERS, Rules
-from fool_env.state import EPISODES
+from fool_env.rng import checked_seed
+from fool_env.rules import Rules
 
 from .agent import AnyAgent, make_agent
-from .intervals import Interval, mean_interval
-from .tables import Finished, TableProgress, play_tables
+from .batches import BATCH_DEALS, BATCH_GAMES, BatchFile, describe_task, run_batches
+from .intervals import Interval, half_width, mean_interval
+from .match import MIXED, Match, MatchJob
+from .tables import check_omniscient
+from .workers import Batch, Workers
 
 TRAINING: Final = 0
 SELECTION: Final = 1
@@ -32,14 +36,47 @@ REPORT: Final = 2
 """What deals are for. Those of different purposes differ, whatever the seeds: a checkpoint that was chosen for its
 luck with the deals of selection gains nothing by it in a report."""
 
-MAX_TABLES: Final = 8192
-"""Tables that step together: enough for batches of thousands, few enough for the cache."""
+MIN_DEALS: Final = 200
+"""Deals that are played before an interval is trusted to be narrow."""
 
 Progress = Callable[[float, int], None]
 """Called with the deals and games done, in fractions, and their total."""
 
-_CANDIDATE: Final = 0
-_MIXED: Final = "+"
+Matchup: TypeAlias = tuple[AnyAgent, Sequence[AnyAgent]]
+"""A candidate, and the opponents that fill the other seats."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms agents are compared.
+
+    Attributes:
+        deals: rounds' deals, each played n times, and once more as control against a single opponent.
+        games: full games' seeds, each played n times.
+        precision: play no more rounds once the 95% intervals of relative points, and of the gain where there is one,
+            are this narrow: at most so many points to either side of the mean. It is looked at after each batch of
+            BATCH_DEALS deals, from MIN_DEALS deals on; `deals` is then the most that are played. None plays them all.
+        seed: 0 to 2**64 - 1; equal seeds of one purpose are equal deals.
+        purpose: TRAINING, SELECTION or REPORT.
+        allow_omniscient: let agents play that see all hands: what these reach is an upper bound, not a strength.
+
+    Raises:
+        ValueError: fewer than one deal, negative games, a precision that is not above 0, or a seed that is none.
+    """
+
+    deals: int = 1000
+    games: int = 0
+    precision: float | None = None
+    seed: int = 0
+    purpose: int = REPORT
+    allow_omniscient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.deals < 1 or self.games < 0:
+            raise ValueError(f"deals: {self.deals} (1 or more), games: {self.games} (0 or more)")
+        if self.precision is not None and not self.precision > 0:
+            raise ValueError(f"precision: {self.precision} points is not above 0")
+        checked_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -47,18 +84,25 @@ class Evaluation:
     """A candidate's results against one opponent, or one mixed table; intervals are [low, high] at 95%.
 
     Attributes:
+        candidate: the candidate's name.
         opponent: the opponent's name; "a+b+c" for a mixed table.
+        omniscient: an agent at the table sees all hands, so these results are bounds, not strengths.
+        deals: how many deals were played, each in every seat.
         points: mean points a round (R13).
         relative: mean of the points minus the mean of the other seats'.
         gain: mean of the points minus the opponent's own at the same seat and deal, at a table without the candidate;
             None at a mixed table.
         tens: share of rounds in which the candidate scored for an empty hand.
         fool: share of the tricks of its rounds whose Fool it was.
+        games: how many full games were played, each in every seat.
         wins: mean share of won full games, 1/k where k share the win (R15), to be held against 1/n; None without games.
         placement: mean place in full games, 1 to n, equal totals sharing theirs; None without games.
     """
 
+    candidate: str
     opponent: str
+    omniscient: bool
+    deals: int
     points: float
     points_ci: Interval | None
     relative: float
@@ -67,15 +111,14 @@ class Evaluation:
     gain_ci: Interval | None
     tens: float
     fool: float
+    games: int
     wins: float | None
     wins_ci: Interval | None
     placement: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of an evaluation's JSON: every field but the placement, intervals as lists."""
-        values = asdict(self)
-        del values["placement"]
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        """One entry of an evaluation's JSON: every field, intervals as lists."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def evaluate(
@@ -85,10 +128,13 @@ def evaluate(
     *,
     deals: int = 1000,
     games: int = 0,
+    precision: float | None = None,
     seed: int = 0,
     purpose: int = REPORT,
+    allow_omniscient: bool = False,
+    workers: int = 1,
+    results: str | Path | None = None,
     progress: Progress | None = None,
-    max_tables: int = MAX_TABLES,
 ) -> Evaluation:
     """Play a candidate in every seat against one opponent, or at a mixed table of several.
 
@@ -96,170 +142,182 @@ def evaluate(
     if they are fewer than the seats; who comes first moves on by one from deal to deal.
 
     Args:
-        deals: rounds' deals, each played n times, and once more as control against a single opponent.
-        games: full games' seeds, each played n times.
-        seed: 0 to 2**64 - 1; equal seeds of one purpose are equal deals.
-        purpose: TRAINING, SELECTION or REPORT.
-        max_tables: how many tables step together (results do not depend on it).
+        deals, games, precision, seed, purpose, allow_omniscient: see `Terms`.
+        workers: processes that play; results do not depend on it. With 2 or more, agents are made anew by their
+            names, and the caller's script keeps what it does under `if __name__ == "__main__":`.
+        results: a file of the batches that are finished: a run that was interrupted goes on from it.
 
     Raises:
         IllegalActionError: an agent chose an illegal card; the message names the agent and the table.
-        ValueError: fewer than one deal, negative games, no opponent, or a seed that is none.
+        ValueError: as `Terms`; there is no opponent, an agent sees all hands and that is not allowed, or its name does
+            not make it and there are to be workers; fewer than one worker; the file holds results of another task.
+        OSError: the file cannot be read or written, or a worker process died.
     """
-    if deals < 1 or games < 0 or max_tables < 1:
-        raise ValueError(f"deals: {deals}, max_tables: {max_tables} (1 or more), games: {games} (0 or more)")
-    match = Match(candidate, opponents, rules, seed, purpose)
-
-    def in_blocks(episode: str, total: int, done_before: int) -> Iterator[np.ndarray]:
-        size = max(1, max_tables // match.arms(episode))
-        for first in range(0, total, size):
-            done = done_before + first
-            report = (
-                None
-                if progress is None
-                else lambda share, done=done, n=min(size, total - first): progress(done + n * share, deals + games)
-            )
-            count = min(size, total - first)
-            finished = match.play(episode, first, count, report)
-            yield finished.games.reshape(count, -1)
-
-    rounds = np.concatenate([_round_results(finished) for finished in in_blocks("round", deals, 0)])
-    wins = np.concatenate([_game_results(finished) for finished in in_blocks("game", games, deals)] or [_NO_GAMES])
-    return _summary(match.opponent, rounds, wins)
+    terms = Terms(deals, games, precision, seed, purpose, allow_omniscient)
+    with contextlib.ExitStack() as stack:
+        processes = stack.enter_context(Workers(workers))
+        store = (
+            None
+            if results is None
+            else stack.enter_context(open_results(results, [candidate, *opponents], rules, terms))
+        )
+        return evaluate_matchup((candidate, opponents), rules, terms, workers=processes, store=store, progress=progress)
 
 
-def make_opponents(spec: str, deterministic: bool = False) -> list[AnyAgent]:
+def evaluate_matchup(
+    matchup: Matchup,
+    rules: Rules,
+    terms: Terms,
+    *,
+    workers: Workers | None = None,
+    store: BatchFile | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """`evaluate`, with workers and a file that several matchups may share.
+
+    Raises:
+        IllegalActionError, OSError, ValueError: as `evaluate`.
+    """
+    match = Match(*matchup, rules, terms.seed, terms.purpose, terms.allow_omniscient)
+
+    def play(episode: str, total: int, batch_size: int, done_before: int) -> dict[str, np.ndarray]:
+        def show(done: float) -> None:
+            if progress is not None:
+                progress(done_before + done, terms.deals + terms.games)
+
+        job = MatchJob(match, episode)
+        enough = (
+            None if terms.precision is None or episode == "game" else _is_precise(terms.precision, rules.num_players)
+        )
+        batches = run_batches(
+            job, total, batch_size, workers=workers, store=store, name=job.name, enough=enough, progress=show
+        )
+        show(total)  # as if all had been played, where fewer were enough
+        return _joined(batches)
+
+    rounds = _round_means(play("round", terms.deals, BATCH_DEALS, 0), rules.num_players)
+    games = play("game", terms.games, BATCH_GAMES, terms.deals) if terms.games else None
+    return _summary(match, rounds, games)
+
+
+def head_to_head(
+    agents: Sequence[AnyAgent],
+    rules: Rules,
+    terms: Terms,
+    *,
+    workers: Workers | None = None,
+    store: BatchFile | None = None,
+    progress: Progress | None = None,
+) -> list[list[Evaluation | None]]:
+    """Every agent alone at a table of every other.
+
+    Args:
+        terms: those of each of the k * (k - 1) evaluations.
+        store: see `open_results`.
+        progress: called with the deals and games done of all evaluations together.
+
+    Returns:
+        The matrix of the evaluations: in row i and column k that of a lone agents[i] at a table of agents[k]; None
+        on the diagonal.
+
+    Raises:
+        IllegalActionError, OSError, ValueError: as `evaluate`.
+    """
+    each = terms.deals + terms.games
+    total, done_before = each * len(agents) * (len(agents) - 1), 0
+
+    def show(done: float, _: int) -> None:
+        if progress is not None:
+            progress(done_before + done, total)
+
+    matrix: list[list[Evaluation | None]] = [[None] * len(agents) for _ in agents]
+    for row, column in itertools.permutations(range(len(agents)), 2):
+        matchup = agents[row], [agents[column]]
+        matrix[row][column] = evaluate_matchup(matchup, rules, terms, workers=workers, store=store, progress=show)
+        done_before += each
+    return matrix
+
+
+def both_ways(matchups: Iterable[Matchup]) -> list[Matchup]:
+    """Each matchup, and behind it those with an opponent alone at a table of the candidate; none comes twice."""
+    found: dict[tuple[str, ...], Matchup] = {}
+    for candidate, opponents in matchups:
+        for matchup in ((candidate, opponents), *((opponent, [candidate]) for opponent in opponents)):
+            found.setdefault((matchup[0].name, *(agent.name for agent in matchup[1])), matchup)
+    return list(found.values())
+
+
+def open_results(path: str | Path, agents: Iterable[AnyAgent], rules: Rules, terms: Terms) -> BatchFile:
+    """The file that keeps the finished batches of evaluations among these agents, for a run that may be interrupted.
+
+    How many deals and games, and how precise, may differ from one run to the next.
+
+    Raises:
+        OSError, ValueError: as `BatchFile`.
+    """
+    batches = {"deals": BATCH_DEALS, "games": BATCH_GAMES}
+    return BatchFile(path, describe_task(agents, rules, terms.seed, purpose=terms.purpose, batches=batches))
+
+
+def make_opponents(spec: str, deterministic: bool = False, allow_omniscient: bool = False) -> list[AnyAgent]:
     """The agents of "a", or of the mixed table "a+b+c", each a `make_agent` string.
 
     Raises:
-        AgentError, OSError, ValueError: as `make_agent`.
+        AgentError, OSError, ValueError: as `make_agent`; or one sees all hands and that is not allowed.
     """
-    return [make_agent(name, deterministic) for name in spec.split(_MIXED)]
-
-
-class Match:
-    """A candidate and its opponents, one table's rules, and the seed and purpose from which all luck derives.
-
-    Raises:
-        ValueError: there is no opponent, or a seed is none.
-    """
-
-    def __init__(
-        self,
-        candidate: AnyAgent,
-        opponents: Sequence[AnyAgent],
-        rules: Rules,
-        seed: int = 0,
-        purpose: int = REPORT,
-        allow_omniscient: bool = False,
-    ) -> None:
-        if not opponents:
-            raise ValueError("opponents: at least one is needed")
-        self.rules = rules
-        self.allow_omniscient = allow_omniscient
-        self.opponent = _MIXED.join(agent.name for agent in opponents)
-        self._agents = (candidate, *opponents)
-        self._seeds = {
-            episode: _derive(_derive(checked_seed(seed), purpose), index) for index, episode in enumerate(EPISODES)
-        }
-
-    def arms(self, episode: str) -> int:
-        """Tables for each deal: one for each seat of the candidate, and for rounds against one opponent a control."""
-        return self.rules.num_players + (episode == "round" and len(self._agents) == 2)
-
-    def seating(self, episode: str, first: int, count: int) -> np.ndarray:
-        """Who sits where: int8 (count, arms, 8), 0 for the candidate, k for opponent k; see `evaluate`."""
-        num_players = self.rules.num_players
-        deal = np.arange(first, first + count)[:, None, None]
-        arm = np.arange(self.arms(episode))[:, None]
-        seat = np.arange(MAX_PLAYERS)
-        left_of_candidate = (seat - arm - 1) % num_players
-        opponent = 1 + (left_of_candidate + deal) % (len(self._agents) - 1)
-        # Arm n, the control, has the candidate in no seat.
-        return np.where((seat == arm) & (seat < num_players), _CANDIDATE, opponent).astype(np.int8)
-
-    def play(self, episode: str, first: int, count: int, progress: TableProgress | None = None) -> Finished:
-        """Play deals number `first` to `first + count - 1` to their end.
-
-        Returns:
-            Their tables, deal by deal: arm k has the candidate in seat k, arm n is the control.
-        """
-        arms = self.arms(episode)
-        deal_seeds, streams = np.empty((2, count * arms), np.uint64)
-        _derive_seeds(self._seeds[episode], first, arms, deal_seeds, streams)
-        return play_tables(
-            self._agents,
-            self.rules,
-            episode,
-            self.seating(episode, first, count).reshape(-1, MAX_PLAYERS),
-            deal_seeds,
-            streams,
-            allow_omniscient=self.allow_omniscient,
-            progress=progress,
-            table_name=lambda table: f"{episode} {first + table // arms}, arm {table % arms}",
-        )
-
-
-def _derive(seed: np.uint64, index: int) -> np.uint64:
-    return np.uint64(derive(seed, index))  # compiled, it returns a Python int, which it would not take again
-
-
-@kernel
-def _derive_seeds(seed: np.uint64, first: int, arms: int, deal_seeds: np.ndarray, streams: np.ndarray) -> None:
-    """The seeds of deal after deal, the arms of a deal dealt alike, each with a stream of its own."""
-    for table in range(len(streams)):
-        deal_seeds[table] = derive(seed, first + table // arms)
-        # The cards hang under index 0.
-        streams[table] = derive(deal_seeds[table], 1 + table % arms)
+    agents = [make_agent(name, deterministic) for name in spec.split(MIXED)]
+    check_omniscient(agents, allow_omniscient)
+    return agents
 
 
 # --- the statistics
 
 _POINTS, _RELATIVE, _GAIN, _TENS, _FOOL, _TRICKS = range(6)
-_WINS, _PLACEMENT = range(2)
-_NO_GAMES = np.empty((0, 2))
 
 
-def _round_results(finished: np.ndarray) -> np.ndarray:
+def _joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([batch.results[name] for batch in batches]) for name in batches[0].results}
+
+
+def _round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
     """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control."""
-    num_players = int(finished["num_players"][0, 0])
-    seats = np.arange(num_players)
+    own, others = counts["own"], counts["others"]
+    means = np.empty((len(own), 6))
     # Whole numbers up to one division, so that equal play comes out as exactly equal.
-    points = finished["points"][:, :, :num_players].astype(np.int64)  # (deals, arm, seat)
-    own = points[:, seats, seats].sum(axis=1)
-    others = points[:, seats].sum(axis=(1, 2)) - own
-    control = points[:, num_players:].sum(axis=(1, 2))
-    has_control = finished.shape[1] > num_players
-    results = np.empty((len(finished), 6))
-    results[:, _POINTS] = own / num_players
-    results[:, _RELATIVE] = ((num_players - 1) * own - others) / (num_players * (num_players - 1))
-    results[:, _GAIN] = (own - control) / num_players if has_control else np.nan
-    results[:, _TENS] = finished["tens"][:, seats, seats].mean(axis=1)
-    results[:, _FOOL] = finished["times_fool"][:, seats, seats].mean(axis=1)
-    results[:, _TRICKS] = finished["num_tricks"][:, seats].mean(axis=1)
-    return results
+    means[:, _POINTS] = own / num_players
+    means[:, _RELATIVE] = ((num_players - 1) * own - others) / (num_players * (num_players - 1))
+    means[:, _GAIN] = (own - counts["control"]) / num_players if "control" in counts else np.nan
+    for column, name in ((_TENS, "tens"), (_FOOL, "fool"), (_TRICKS, "tricks")):
+        means[:, column] = counts[name] / num_players
+    return means
 
 
-def _game_results(finished: np.ndarray) -> np.ndarray:
-    """The candidate's means over its seats, a row for each game's seed: float64 (games, 2)."""
-    num_players = int(finished["num_players"][0, 0])
-    seats = np.arange(num_players)
-    scores = finished["scores"][:, :, :num_players]  # (games, arm, seat)
-    own = scores[:, seats, seats][:, :, None]
-    better, equal = (scores > own).sum(axis=2), (scores == own).sum(axis=2)
-    results = np.empty((len(finished), 2))
-    results[:, _WINS] = ((better == 0) / equal).mean(axis=1)
-    results[:, _PLACEMENT] = (1 + better + (equal - 1) / 2).mean(axis=1)
-    return results
+def _is_precise(precision: float, num_players: int) -> Callable[[Sequence[Batch]], bool]:
+    """Are the intervals of relative points and gain narrow enough, and deals enough that one can tell?"""
+
+    def enough(batches: Sequence[Batch]) -> bool:
+        if sum(batch.count for batch in batches) < MIN_DEALS:
+            return False
+        means = _round_means(_joined(batches), num_players)
+        return all(half_width(means[:, k]) <= precision for k in (_RELATIVE, _GAIN) if not np.isnan(means[0, k]))
+
+    return enough
 
 
-def _summary(opponent: str, rounds: np.ndarray, games: np.ndarray) -> Evaluation:
+def _summary(match: Match, rounds: np.ndarray, games: dict[str, np.ndarray] | None) -> Evaluation:
     points, points_ci = mean_interval(rounds[:, _POINTS])
     relative, relative_ci = mean_interval(rounds[:, _RELATIVE])
     gain, gain_ci = (None, None) if np.isnan(rounds[0, _GAIN]) else mean_interval(rounds[:, _GAIN])
-    wins, wins_ci = mean_interval(games[:, _WINS]) if len(games) else (None, None)
+    wins, wins_ci, placement = None, None, None
+    if games is not None:
+        better, equal = games["better"], games["equal"]
+        wins, wins_ci = mean_interval(((better == 0) / equal).mean(axis=1))
+        placement = float((1 + better + (equal - 1) / 2).mean(axis=1).mean())
     return Evaluation(
-        opponent=opponent,
+        candidate=match.candidate,
+        opponent=match.opponent,
+        omniscient=match.omniscient,
+        deals=len(rounds),
         points=points,
         points_ci=points_ci,
         relative=relative,
@@ -268,7 +326,8 @@ def _summary(opponent: str, rounds: np.ndarray, games: np.ndarray) -> Evaluation
         gain_ci=gain_ci,
         tens=float(rounds[:, _TENS].mean()),
         fool=float(rounds[:, _FOOL].sum() / rounds[:, _TRICKS].sum()),
+        games=0 if games is None else len(games["better"]),
         wins=wins,
         wins_ci=wins_ci,
-        placement=float(games[:, _PLACEMENT].mean()) if len(games) else None,
+        placement=placement,
     )

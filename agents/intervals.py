@@ -39,5 +39,10 @@ def mean_interval(values: np.ndarray) -> tuple[float, Interval | None]:
     mean = float(values.mean())
     if len(values) < 2:
         return mean, None
-    half = t_quantile(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
+    half = half_width(values)
     return mean, (mean - half, mean + half)
+
+
+def half_width(values: np.ndarray) -> float:
+    """Half the width of that interval: float64 of shape (units,), at least two."""
+    return t_quantile(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5

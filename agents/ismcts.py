@@ -20,7 +20,7 @@ from fool_env.rng import advance, below, derive, output
 from fool_env.rules import MAX_PLAYERS
 from fool_env.state import GAME, Record
 
-from .rollouts import WIN, choose, fill_priors, fill_results, roll_out
+from .rollouts import WIN, choose, fill_results, roll_out
 
 MAX_NODES: Final = 1 << 18
 """Nodes of a tree, 14 MiB in all; a full tree goes on counting and grows no further."""
@@ -71,7 +71,7 @@ def make_tree(nodes: int) -> Tree:
 
 
 @kernel
-def grow(
+def _grow(
     view: Record,
     seed: np.uint64,
     cheat: bool,
@@ -188,7 +188,7 @@ def _choose_untried(mask: np.ndarray, count: int, world: Record, rollout: int, l
 
 
 @kernel
-def most_visited(tree: Tree, priors: np.ndarray, seat: int) -> int:
+def _most_visited(tree: Tree, priors: np.ndarray, seat: int) -> int:
     """The play at the root that was visited most; of equals the one of the higher value."""
     best, best_visits, best_value = np.int64(-1), np.int64(-1), 0.0
     node = np.int64(tree.children[0])
@@ -202,9 +202,9 @@ def most_visited(tree: Tree, priors: np.ndarray, seat: int) -> int:
 
 
 @kernel
-def grow_from(
-    views: np.ndarray,
-    seed: np.uint64,
+def search_trees(
+    games: np.ndarray,
+    seeds: np.ndarray,
     cheat: bool,
     iterations: int,
     c: float,
@@ -213,31 +213,19 @@ def grow_from(
     priors: np.ndarray,
     sample: np.ndarray,
     tree: Tree,
-) -> None:
-    """`grow` for an array of one record."""
-    grow(views[0], seed, cheat, iterations, c, rollout, objective, priors, sample, tree)
-
-
-@kernel
-def act_ismcts(
-    views: np.ndarray,
-    seeds: np.ndarray,
-    cheat: bool,
-    iterations: int,
-    c: float,
-    rollout: int,
-    objective: int,
-    prior: float,
-    sample: np.ndarray,
-    tree: Tree,
     chosen: np.ndarray,
 ) -> None:
-    """Choose a card for each view; see `grow`. `chosen` is int64 (B,)."""
-    all_actions, priors = np.empty(NUM_ACTIONS, np.int64), np.zeros(NUM_ACTIONS)
-    for i in range(len(views)):
-        count = legal_actions(views[i], all_actions)
-        chosen[i] = all_actions[0]
-        if count > 1:
-            fill_priors(views[i], objective, prior, all_actions[:count], priors)
-            grow(views[i], seeds[i], cheat, iterations, c, rollout, objective, priors, sample, tree)
-            chosen[i] = most_visited(tree, priors, views[i].player)
+    """Choose a card for each view, or for each full record if `cheat`; the tree of the last one stays.
+
+    Args:
+        games: GAME (B,).
+        priors: float64 (B, 83), see `rollouts.fill_priors`.
+        chosen: int64 (B,).
+    """
+    actions = np.empty(NUM_ACTIONS, np.int64)
+    for i in range(len(games)):
+        if legal_actions(games[i], actions) > 1:
+            _grow(games[i], seeds[i], cheat, iterations, c, rollout, objective, priors[i], sample, tree)
+            chosen[i] = _most_visited(tree, priors[i], games[i].player)
+        else:
+            chosen[i] = actions[0]

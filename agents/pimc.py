@@ -15,11 +15,11 @@ from fool_env.rng import derive
 from fool_env.rules import MAX_PLAYERS
 from fool_env.state import Record
 
-from .rollouts import fill_priors, fill_results, roll_out
+from .rollouts import fill_results, roll_out
 
 
 @kernel
-def add_worlds(
+def _add_worlds(
     view: Record,
     seed: np.uint64,
     first: int,
@@ -31,13 +31,6 @@ def add_worlds(
     actions: np.ndarray,
     sums: np.ndarray,
 ) -> None:
-    """Play each legal card in worlds number first..first + count - 1 and add up what the round's end is worth.
-
-    Args:
-        space: GAME (2,) to work in.
-        actions: the legal actions, int64 (k,).
-        sums: float64 (2, k), to which the values of each action are added, and their squares.
-    """
     hidden = hidden_cards(view)
     values = np.empty(MAX_PLAYERS)
     world, game = space[0], space[1]
@@ -45,55 +38,43 @@ def add_worlds(
         world_seed = derive(seed, number)
         space[0] = view
         draw_world(hidden, world_seed, world)
-        for i in range(len(actions)):
+        for action in actions:
             space[1] = world
-            play(game, actions[i])
+            play(game, action)
             # The same luck for all actions: they differ by what they do.
             roll_out(game, rollout, derive(world_seed, 2))
             fill_results(game, objective, sample, derive(world_seed, 3), values)
             value = values[view.player]
-            sums[0, i] += value
-            sums[1, i] += value * value
+            sums[0, action] += value
+            sums[1, action] += value * value
 
 
 @kernel
-def add_worlds_of(
+def search_worlds(
     views: np.ndarray,
-    seed: np.uint64,
+    seeds: np.ndarray,
     first: int,
     count: int,
     rollout: int,
     objective: int,
     sample: np.ndarray,
     space: np.ndarray,
-    actions: np.ndarray,
     sums: np.ndarray,
 ) -> None:
-    """`add_worlds` for an array of one view."""
-    add_worlds(views[0], seed, first, count, rollout, objective, sample, space, actions, sums)
+    """Add up, for each view, what each legal card was worth in worlds number first..first + count - 1.
 
-
-@kernel
-def act_pimc(
-    views: np.ndarray,
-    seeds: np.ndarray,
-    worlds: int,
-    rollout: int,
-    objective: int,
-    prior: float,
-    sample: np.ndarray,
-    space: np.ndarray,
-    chosen: np.ndarray,
-) -> None:
-    """Choose a card for each view: the best by mean value plus prior. `chosen` is int64 (B,)."""
-    all_actions, priors, all_sums = np.empty(NUM_ACTIONS, np.int64), np.zeros(NUM_ACTIONS), np.empty((2, NUM_ACTIONS))
+    Args:
+        views: GAME (B,).
+        seeds: uint64 (B,), from which worlds are drawn.
+        rollout: an index into ROLLOUTS.
+        objective: an index into OBJECTIVES.
+        sample: see `rollouts.sample_rounds`.
+        space: GAME (2,) to work in.
+        sums: float64 (B, 2, 83), to which values and their squares are added at each legal action; nothing where
+            there is only one.
+    """
+    all_actions = np.empty(NUM_ACTIONS, np.int64)
     for i in range(len(views)):
-        count = legal_actions(views[i], all_actions)
-        chosen[i] = all_actions[0]
-        if count == 1:
-            continue
-        actions, sums = all_actions[:count], all_sums[:, :count]
-        sums[:] = 0.0
-        add_worlds(views[i], seeds[i], 0, worlds, rollout, objective, sample, space, actions, sums)
-        fill_priors(views[i], objective, prior, actions, priors)
-        chosen[i] = actions[(sums[0] / worlds + priors[actions]).argmax()]
+        actions = all_actions[: legal_actions(views[i], all_actions)]
+        if len(actions) > 1:
+            _add_worlds(views[i], seeds[i], first, count, rollout, objective, sample, space, actions, sums[i])

@@ -14,7 +14,7 @@ import numpy as np
 
 from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS
-from fool_env.engine import play, start_game
+from fool_env.engine import legal_actions, play, start_game
 from fool_env.rng import advance, below, derive, output
 from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import Record, new_games
@@ -102,12 +102,15 @@ def _add_round(rules: Record, points: np.ndarray, scores: np.ndarray, tens: np.n
 
 
 @kernel
-def fill_priors(view: Record, objective: int, weight: float, actions: np.ndarray, priors: np.ndarray) -> None:
-    """Fill float64[83] at the legal actions, int64[k], with what `cautious` makes of them, in the objective's units."""
-    values = np.empty(NUM_ACTIONS)
-    fill_values(view, values)
-    for i in range(len(actions)):
-        priors[actions[i]] = weight * values[i] * (_WIN_PER_POINT if objective == WIN else 1.0)
+def fill_priors(views: np.ndarray, objective: int, weight: float, priors: np.ndarray) -> None:
+    """Fill float64[B, 83] with what `cautious` makes of each legal action, in the objective's units; -inf elsewhere."""
+    actions, values = np.empty(NUM_ACTIONS, np.int64), np.empty(NUM_ACTIONS)
+    scale = weight * (_WIN_PER_POINT if objective == WIN else 1.0)
+    for i in range(len(views)):
+        priors[i] = -np.inf
+        legal_actions(views[i], actions)
+        for k in range(fill_values(views[i], values)):
+            priors[i, actions[k]] = scale * values[k]
 
 
 @kernel

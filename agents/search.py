@@ -13,14 +13,12 @@ from typing import Final, Literal
 
 import numpy as np
 
-from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS
-from fool_env.engine import legal_actions
 from fool_env.rules import Rules
 from fool_env.state import GAME, NOBODY, rules_of
 
-from .ismcts import MAX_NODES, Tree, act_ismcts, grow_from, make_tree
-from .pimc import act_pimc, add_worlds_of
+from .ismcts import MAX_NODES, Tree, make_tree, search_trees
+from .pimc import search_worlds
 from .rollouts import NO_SAMPLE, OBJECTIVES, ROLLOUTS, WIN, fill_priors, sample_rounds
 from .scripted import check_views
 
@@ -65,14 +63,10 @@ class SearchAgent:
                 self._samples[rules] = sample_rounds(rules, self._rollout)
             yield np.array(rows), self._samples[rules]
 
-    def _root(self, view: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of a single view: its legal actions, their priors as float64[83], and the sample of rounds."""
-        check_views(view, np.zeros(1, np.uint64))
-        actions, priors = np.empty(NUM_ACTIONS, np.int64), np.zeros(NUM_ACTIONS)
-        actions = actions[: _legal_actions(view, actions)]
-        _fill_priors(view, self._objective, self._prior, actions, priors)
-        ((_, sample),) = self._by_rules(view)
-        return actions, priors, sample
+    def _priors(self, games: np.ndarray) -> np.ndarray:
+        priors = np.empty((len(games), NUM_ACTIONS))
+        fill_priors(games, self._objective, self._prior, priors)
+        return priors
 
 
 class PimcAgent(SearchAgent):
@@ -110,30 +104,16 @@ class PimcAgent(SearchAgent):
             ValueError: as `check_views`.
         """
         check_views(views, seeds)
+        size = 1 if self._budget else len(views)  # a budget is for one decision
         actions = np.empty(len(views), np.int64)
-        if self._budget:
-            for i in range(len(views)):
-                legal, scores, _, _ = self._judge(views[i : i + 1], seeds[i])
-                actions[i] = legal[scores.argmax()]
-            return actions
-        for rows, sample in self._by_rules(views):
-            chosen = np.empty(len(rows), np.int64)
-            act_pimc(
-                views[rows],
-                seeds[rows],
-                self._worlds,
-                self._rollout,
-                self._objective,
-                self._prior,
-                sample,
-                np.zeros(2, GAME),
-                chosen,
-            )
-            actions[rows] = chosen
+        for start in range(0, len(views), size):
+            some = slice(start, start + size)
+            sums, played = self._search(views[some], seeds[some])
+            actions[some] = (sums[:, 0] / played + self._priors(views[some])).argmax(axis=1)
         return actions
 
     def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
-        """For each legal action: its mean over the worlds, half of its 95% interval, and the score that decides.
+        """For each legal action: the score that decides, its mean over the worlds, and half of its 95% interval.
 
         Args:
             view: GAME of shape (1,).
@@ -141,23 +121,29 @@ class PimcAgent(SearchAgent):
         Returns:
             Columns by heading, each float64 (k,) for the legal actions, ascending.
         """
-        _, scores, means, halves = self._judge(view, seed)
-        return {"score": scores, self._heading: means, "± 95%": halves}
+        seeds = np.array([seed], np.uint64)
+        check_views(view, seeds)
+        sums, played = self._search(view, seeds)
+        (priors,) = self._priors(view)
+        means, squares = sums[0] / played
+        halves = _NORMAL_QUANTILE * np.sqrt(np.maximum(squares - means**2, 0.0) / played)
+        legal = np.isfinite(priors)
+        return {"score": (means + priors)[legal], self._heading: means[legal], "± 95%": halves[legal]}
 
-    def _judge(self, view: np.ndarray, seed: np.uint64) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of a single view: its legal actions, their scores, mean values, and half 95% intervals of these."""
-        actions, priors, sample = self._root(view)
-        sums = np.zeros((2, len(actions)))
+    def _search(self, views: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, int]:
+        """The sums of values and squares, float64 (B, 2, 83), and over how many worlds they go."""
+        sums, space = np.zeros((len(views), 2, NUM_ACTIONS)), np.zeros(2, GAME)
+        block = _BLOCK if self._budget else self._worlds
         end, played = time.perf_counter() + self._budget, 0
         while played == 0 or (self._budget and time.perf_counter() < end):
-            block = _BLOCK if self._budget else self._worlds
-            add_worlds_of(
-                view, seed, played, block, self._rollout, self._objective, sample, np.zeros(2, GAME), actions, sums
-            )
+            for rows, sample in self._by_rules(views):
+                some = np.zeros((len(rows), 2, NUM_ACTIONS))
+                search_worlds(
+                    views[rows], seeds[rows], played, block, self._rollout, self._objective, sample, space, some
+                )
+                sums[rows] += some
             played += block
-        means = sums[0] / played
-        variances = np.maximum(sums[1] / played - means**2, 0.0)
-        return actions, means + priors[actions], means, _NORMAL_QUANTILE * np.sqrt(variances / played)
+        return sums, played
 
 
 class _TreeAgent(SearchAgent):
@@ -191,11 +177,11 @@ class _TreeAgent(SearchAgent):
     def _new_tree(self) -> Tree:
         return make_tree(min(self._iterations + 1, MAX_NODES))
 
-    def _search(self, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    def _search(self, games: np.ndarray, seeds: np.ndarray, tree: Tree) -> np.ndarray:
         actions = np.empty(len(games), np.int64)
         for rows, sample in self._by_rules(games):
             chosen = np.empty(len(rows), np.int64)
-            act_ismcts(
+            search_trees(
                 games[rows],
                 seeds[rows],
                 self._cheats,
@@ -203,9 +189,9 @@ class _TreeAgent(SearchAgent):
                 self._c,
                 self._rollout,
                 self._objective,
-                self._prior,
+                self._priors(games[rows]),
                 sample,
-                self._new_tree(),
+                tree,
                 chosen,
             )
             actions[rows] = chosen
@@ -225,7 +211,7 @@ class IsmctsAgent(_TreeAgent):
             ValueError: as `check_views`.
         """
         check_views(views, seeds)
-        return self._search(views, seeds)
+        return self._search(views, seeds, self._new_tree())
 
     def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
         """For each legal action: how often the tree's root tried it, which decides, and what came of it.
@@ -234,30 +220,22 @@ class IsmctsAgent(_TreeAgent):
             view: GAME of shape (1,).
 
         Returns:
-            Columns by heading, each float64 (k,) for the legal actions, ascending.
+            Columns by heading, each float64 (k,) for the legal actions, ascending; NaN where there was no visit.
         """
-        actions, priors, sample = self._root(view)
+        seeds = np.array([seed], np.uint64)
+        check_views(view, seeds)
         tree = self._new_tree()
-        grow_from(
-            view,
-            seed,
-            False,
-            self._iterations,
-            self._c,
-            self._rollout,
-            self._objective,
-            priors,
-            sample,
-            tree,
-        )
+        self._search(view, seeds, tree)
         visits, totals = np.zeros(NUM_ACTIONS), np.zeros(NUM_ACTIONS)
         node = int(tree.children[0])
-        while node >= 0:
+        while node > 0:
             visits[tree.actions[node]] = tree.visits[node]
             totals[tree.actions[node]] = tree.totals[node, view["player"][0]]
             node = int(tree.siblings[node])
+        (priors,) = self._priors(view)
+        legal = np.isfinite(priors)
         means = np.divide(totals, visits, out=np.full(NUM_ACTIONS, np.nan), where=visits > 0)
-        return {"visits": visits[actions], "score": (means + priors)[actions], self._heading: means[actions]}
+        return {"visits": visits[legal], "score": (means + priors)[legal], self._heading: means[legal]}
 
 
 class CheatAgent(_TreeAgent):
@@ -282,7 +260,7 @@ class CheatAgent(_TreeAgent):
         wrong = np.flatnonzero((games["player"] == NOBODY) | (games["viewer"] != NOBODY))
         if wrong.size:
             raise ValueError(f"games: number {wrong[0]} is not the full record of a round in play")
-        return self._search(games, seeds)
+        return self._search(games, seeds, self._new_tree())
 
 
 def _index(option: str, value: str, values: tuple[str, ...]) -> int:
@@ -298,13 +276,3 @@ def _name(kind: str, size: dict[str, float], rollout: str, objective: str, prior
     options += [f"objective={objective}"] if objective != "points" else []
     options += [f"prior={prior:g}"] if prior != _DEFAULT_PRIOR else []
     return f"{kind}:{','.join(options)}"
-
-
-@kernel
-def _legal_actions(views: np.ndarray, actions: np.ndarray) -> int:
-    return legal_actions(views[0], actions)
-
-
-@kernel
-def _fill_priors(views: np.ndarray, objective: int, weight: float, actions: np.ndarray, priors: np.ndarray) -> None:
-    fill_priors(views[0], objective, weight, actions, priors)
