@@ -17,7 +17,7 @@ from fool_env.rng import checked_seed, derive
 from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import EPISODES
 
-from .agent import AnyAgent, make_agent
+from .agent import AnyAgent, make_agent, recipe
 from .arena import REPORT
 from .intervals import Interval, mean_interval
 from .tables import Finished, TableProgress, play_tables
@@ -83,7 +83,7 @@ class MixedTables:
     All luck is derived from (seed, purpose, episode, deal), as in the arena: cards, decisions and line-ups.
 
     Args:
-        agents: as `make_agent` strings where they are to play in other processes too.
+        agents: of other names each; in other processes they are made anew by their names.
         rules: of the tables.
         episode: "round" or "game".
         seed: 0 to 2**64 - 1.
@@ -93,7 +93,7 @@ class MixedTables:
 
     def __init__(
         self,
-        agents: Sequence[str | AnyAgent],
+        agents: Sequence[AnyAgent],
         rules: Rules,
         episode: str,
         seed: int = 0,
@@ -104,12 +104,12 @@ class MixedTables:
         self.rules = rules
         self.episode = episode
         self.guest = guest
+        self._terms = (rules, episode, seed, guest, purpose)
         self._seed = derived(checked_seed(seed), purpose)
-        self._made: list[AnyAgent] = []
+        self._warm = False
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Agents are made, and compiled, where they play."""
-        return self.__dict__ | {"_made": []}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_anew, ([recipe(agent) for agent in self.agents], *self._terms)
 
     def seating(self, first: int, count: int) -> np.ndarray:
         """Who sits where in deals number `first` to `first + count - 1`: int64 (count, arms, n), numbers of agents."""
@@ -125,11 +125,11 @@ class MixedTables:
             round, (count,); and "moves" of each agent, (agents,).
         """
         num_players = self.rules.num_players
-        if not self._made:
-            self._made = [make_agent(agent) if isinstance(agent, str) else agent for agent in self.agents]
-            # Compiling, or reading what is compiled, is not to count as CPU time of their moves.
+        if not self._warm:
+            # Reading what is compiled, or compiling it, is no CPU time of anybody's moves: everybody plays a round.
             everybody = np.arange(-(-len(self.agents) // num_players) * num_players) % len(self.agents)
             self._play_tables(everybody.reshape(-1, num_players), first, None)
+            self._warm = True
         finished = self._play_tables(self.seating(first, count).reshape(-1, num_players), first, progress)
         games = finished.games.reshape(count, num_players)
         field = "points" if self.episode == "round" else "scores"
@@ -148,7 +148,7 @@ class MixedTables:
         root = derived(self._seed, EPISODES.index(self.episode))
         deals = [derived(root, first + table // arms) for table in range(len(seats))]
         return play_tables(
-            self._made,
+            self.agents,
             self.rules,
             self.episode,
             seating,
@@ -159,6 +159,10 @@ class MixedTables:
             progress=progress,
             table_name=lambda table: f"{self.episode} {first + table // arms}, arm {table % arms}",
         )
+
+
+def _made_anew(recipes: list[tuple[str, bool]], *terms: Any) -> MixedTables:
+    return MixedTables([make_agent(*each) for each in recipes], *terms)
 
 
 # --- the statistics

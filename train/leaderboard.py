@@ -24,10 +24,12 @@ import yaml
 
 from fool_env import Rules
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
+from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
 from fool_env.train.provenance import machine, source_commit
 from fool_env.train.standings import EXPLANATION
-from fool_env.train.tournament import Plan, Tournament, make_plan, page, play_tournament, save
+from fool_env.train.tournament import page, save
 
+_PROGRAM = "leaderboard"
 _NUMBERS = ("deals", "games", "pair_deals", "seed")
 _OTHERS = ("agents", "allow_omniscient")
 _TABLES = "tables"
@@ -42,23 +44,24 @@ the others, and plays the deal in every seat. The order is by points relative to
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    tournaments: list[Tournament] = []
     try:
         options = _parser().parse_args(argv)
         if options.workers < 1:
             raise ValueError(f"--workers {options.workers}: at least 1 is needed")
         plans = load_plans(options.config)
-        commit = source_commit()
+    except (ValueError, OSError) as error:
+        return refuse(_PROGRAM, error)
+    commit = source_commit()
+    tournaments: list[Tournament] = []
+    try:
         for plan in plans:
             tournaments.append(_play(plan, options.runs / (commit or "no-commit"), options.workers))
         options.out.write_text(leaderboard(tournaments, commit))
     except (ValueError, OSError) as error:
-        return refuse("leaderboard", error)
+        return refuse(_PROGRAM, error)
     except KeyboardInterrupt:
-        print(
-            f"interrupted: {len(tournaments)} of {len(plans)} tables finished; the same command goes on",
-            file=sys.stderr,
-        )
+        finished = f"{len(tournaments)} of {len(plans)} tables finished"
+        print(f"interrupted: {finished}; the same command goes on", file=sys.stderr)
         return INTERRUPTED
     print(f"wrote {options.out}")
     return 0
@@ -66,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="leaderboard", description="Play the tournaments of LEADERBOARD.md and write it.", allow_abbrev=False
+        prog=_PROGRAM, description="Play the tournaments of LEADERBOARD.md and write it.", allow_abbrev=False
     )
     packaged = Path(str(resources.files("fool_env.configs") / "leaderboard.yaml"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -84,9 +84,6 @@ class SeatRow:
         return _flat(asdict(self))
 
 
-HeadToHead: TypeAlias = list[list["Estimate | None"]]
-"""The relative points of one agent (row) at a table of another (column); None for an agent against itself."""
-
 Words: TypeAlias = tuple[list[str], list[list[str]]]
 """A table: headings and rows."""
 
@@ -145,29 +142,21 @@ def markdown(words: Words) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def draw_head_to_head(path: Path, names: Sequence[str], pairs: HeadToHead, title: str) -> None:
+def draw_head_to_head(path: Path, names: Sequence[str], pairs: Mapping[tuple[str, str], Estimate], title: str) -> None:
     """Draw the heat map: a row for the one, a column for those that take the other seats."""
     from matplotlib.figure import Figure  # slow to import, and needed only here
 
-    means = np.array([[np.nan if cell is None else cell[0] for cell in row] for row in pairs])
+    cells = [[pairs.get((one, others)) for others in names] for one in names]
+    means = np.array([[np.nan if cell is None else cell[0] for cell in row] for row in cells])
     limit = max(np.nanmax(np.abs(means)), 1e-9)
     size = 2.5 + 0.75 * len(names)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(means, cmap="RdBu", vmin=-limit, vmax=limit)
-    for row, cells in enumerate(pairs):
-        for column, cell in enumerate(cells):
-            if cell is not None:
-                pale = abs(cell[0]) < 0.6 * limit
-                axes.text(
-                    column,
-                    row,
-                    _plus_minus(cell, "+.1f").replace(" ", "\n"),
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="black" if pale else "white",
-                )
+    for row, column in np.argwhere(~np.isnan(means)):
+        text = _plus_minus(pairs[names[row], names[column]], "+.1f").replace(" ", "\n")
+        colour = "black" if abs(means[row, column]) < 0.6 * limit else "white"
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="all other seats", ylabel="one seat", title=title)
