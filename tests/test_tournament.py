@@ -270,7 +270,7 @@ def test_an_interrupted_tournament_goes_on_where_it_was_and_ends_the_same(tmp_pa
 
 def test_more_deals_go_on_with_those_that_are_played(tmp_path: Path) -> None:
     agents = ["random", "highest"]
-    few, more = (make_plan(agents, FOUR, deals=deals, games=2, pair_deals=2) for deals in (24, 36))
+    few, more = (make_plan(agents, FOUR, deals=deals, games=2, pair_deals=2) for deals in (25, 30))
     play_tournament(few, folder=tmp_path)
     before = (tmp_path / "batches.jsonl").read_text()
     resumed = play_tournament(more, folder=tmp_path)

@@ -19,7 +19,7 @@ import numpy as np
 from fool_env import Rules
 from fool_env.agents.agent import AnyAgent, OmniscientAgent, make_agent
 from fool_env.agents.arena import Terms, head_to_head
-from fool_env.agents.batches import BATCH_DEALS, BatchFile, describe_task, run_batches
+from fool_env.agents.batches import BATCH_DEALS, BATCH_GAMES, BatchFile, describe_task, run_batches
 from fool_env.agents.intervals import Interval
 from fool_env.agents.mixed import Estimate, MixedResults, MixedTables
 from fool_env.agents.workers import Batch, Job, Workers
@@ -30,10 +30,6 @@ from fool_env.train.standings import SeatRow, Standing, in_order
 
 Progress = Callable[[str, float, int], None]
 """Called with what is being played, how much of it is done, and how much there is."""
-
-DEALS_PER_BATCH: Final = 12
-GAMES_PER_BATCH: Final = 2
-"""With search agents a batch takes up to a minute, and an interruption costs no more."""
 
 BATCHES: Final = "batches.jsonl"
 
@@ -62,7 +58,7 @@ class Plan:
 
     def task(self) -> dict[str, Any]:
         """What the file of batches is about; more deals or games of the same agents go on with it."""
-        batches = {"deals": DEALS_PER_BATCH, "games": GAMES_PER_BATCH, "pair_deals": BATCH_DEALS}
+        batches = {"deals": BATCH_DEALS, "games": BATCH_GAMES}
         return describe_task([*self.field.values(), *self.bounds.values()], self.rules, self.seed, batches=batches)
 
     def in_words(self) -> str:
@@ -70,9 +66,15 @@ class Plan:
         players = self.rules.num_players
         games = f" and {self.games:,} games (wins by chance: {1 / players:.1%})" if self.games else ""
         return (
-            f"{len(self.field)} agents at mixed tables of {players}: {self.deals:,} deals{games}, each played "
-            f"by a line-up drawn by lot, in every seat; seed {self.seed}"
+            f"{len(self.field)} agents at mixed tables of {players}: {self.deals:,} deals{games}, each played in every "
+            f"seat by a line-up drawn by lot{'' if self.share == 1 else f', every agent in {self.share:.0%} of them'}; "
+            f"seed {self.seed}"
         )
+
+    @property
+    def share(self) -> float:
+        """Of the deals and games, that in which each of the field sits."""
+        return min(self.rules.num_players / len(self.field), 1)
 
 
 def make_plan(
@@ -179,14 +181,13 @@ def play_tournament(
         stages = _Stages(plan, pool, store, progress)
         rounds, games = stages.tables("round", plan.deals), stages.games(plan.games)
         ratings = stages.ratings(games or rounds)
-        # As many deals as each of the field sits in.
-        share = min(plan.rules.num_players / len(plan.field), 1)
+        # They sit in as many deals as each of the field.
         bounds = [
             _standing(
                 name,
                 len(plan.field),
-                stages.tables("round", ceil(share * plan.deals), name),
-                stages.games(ceil(share * plan.games), name),
+                stages.tables("round", ceil(plan.share * plan.deals), name),
+                stages.games(ceil(plan.share * plan.games), name),
             )
             for name in plan.bounds
         ]
@@ -219,7 +220,7 @@ class _Stages:
         agents = [*plan.field.values(), *([] if guest is None else [plan.bounds[guest]])]
         job = MixedTables(agents, plan.rules, episode, plan.seed, guest is not None)
         what = f"{episode}s" if guest is None else f"{episode}s with {guest}"
-        batches = self._run(what, job, count, DEALS_PER_BATCH if episode == "round" else GAMES_PER_BATCH, self._store)
+        batches = self._run(what, job, count, BATCH_DEALS if episode == "round" else BATCH_GAMES, self._store)
         return _Played(
             MixedResults(job.seating(0, count), np.concatenate([batch.results["results"] for batch in batches])),
             np.concatenate([batch.results["dealers"] for batch in batches]),

@@ -138,10 +138,12 @@ def _play(plan: Plan, folder: Path, workers: int) -> Tournament:
     folder = folder / f"{players}p"
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
+    finished: set[str] = set()
 
     def show(what: str, done: float, total: int) -> None:
         bars.show(what, done, total)
-        if done == total:
+        if done == total and what not in finished:
+            finished.add(what)
             seconds = round(time.perf_counter() - start)
             print(f"{players} players, {what}: {total:,} done after {timedelta(seconds=seconds)}", flush=True)
 

@@ -24,7 +24,7 @@ EXPLANATION: Final = (
     "places: how often first, second, ... last; equal totals share their places. rating: OpenSkill's (Plackett-Luce, "
     f"25 to begin with) by these places, rated anew in each of {REPLICATES} bootstrap samples of whole deals or games: "
     "their mean, and in brackets their middle 95%. Its own sigma would depend on the order of the tables.",
-    "CPU a move: the process's CPU time for the agent's choices, forced ones too.",
+    "CPU a move: the process's CPU time for the agent's choices, forced ones too, in the batches that came up.",
 )
 SEAT_EXPLANATION: Final = (
     "Points a round by seat, whoever sits there; relative: minus the mean of the other seats'. The dealer is drawn by "
