@@ -185,7 +185,7 @@ def evaluate_matchup(
             if progress is not None:
                 progress(done_before + done, terms.deals + terms.games)
 
-        job = MatchJob(match, episode)
+        job = MatchJob(match, episode, transcripts=store is not None and store.wants_transcripts)
         enough = (
             None if terms.precision is None or episode == "game" else _is_precise(terms.precision, rules.num_players)
         )
@@ -247,16 +247,27 @@ def both_ways(matchups: Iterable[Matchup]) -> list[Matchup]:
     return list(found.values())
 
 
-def open_results(path: str | Path, agents: Iterable[AnyAgent], rules: Rules, terms: Terms) -> BatchFile:
+def open_results(
+    path: str | Path | None,
+    agents: Iterable[AnyAgent],
+    rules: Rules,
+    terms: Terms,
+    transcripts: str | Path | None = None,
+) -> BatchFile:
     """The file that keeps the finished batches of evaluations among these agents, for a run that may be interrupted.
 
     How many deals and games, and how precise, may differ from one run to the next.
+
+    Args:
+        path: the file; None keeps only transcripts.
+        transcripts: a file for every game played, see `fool_env.transcript`.
 
     Raises:
         OSError, ValueError: as `BatchFile`.
     """
     batches = {"deals": BATCH_DEALS, "games": BATCH_GAMES}
-    return BatchFile(path, describe_task(agents, rules, terms.seed, purpose=terms.purpose, batches=batches))
+    task = describe_task(agents, rules, terms.seed, purpose=terms.purpose, batches=batches)
+    return BatchFile(path, task, transcripts)
 
 
 def make_opponents(spec: str, deterministic: bool = False, allow_omniscient: bool = False) -> list[AnyAgent]:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -121,26 +121,31 @@ class BatchFile:
     A last line that an interruption tore is dropped. One process at a time writes to a file. A context manager.
 
     Args:
-        path: the file, made if it is missing.
+        path: the file, made if it is missing; None keeps no batches, only transcripts.
         task: what `describe_task` says.
+        transcripts: a file for the batches' transcripts. It is written anew, unless the other file has batches: then
+            it goes on from the last of these.
 
     Raises:
-        ValueError: the file is of another task, and the message says what differs; or it is no such file.
-        OSError: the file cannot be read or written.
+        ValueError: the file is of another task, and the message says what differs; or it is no such file; or the
+            transcripts of its batches are missing.
+        OSError: a file cannot be read or written.
     """
 
-    def __init__(self, path: str | Path, task: dict[str, Any]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path | None, task: dict[str, Any], transcripts: str | Path | None = None) -> None:
         self._batches: dict[tuple[str, int, int], Batch] = {}
+        self._told: int | None = 0  # bytes of transcripts that belong to the batches
         header = _line(task)
-        content = self.path.read_bytes() if self.path.exists() else b""
+        content = Path(path).read_bytes() if path is not None and Path(path).exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         if not whole and not header.startswith(content):
-            raise ValueError(f"{self.path} is no file of results: choose another name")
+            raise ValueError(f"{path} is no file of results; choose another name")
         if whole:
-            self._read(whole.splitlines(), json.loads(header))
-        self._file = self.path.open("ab")
-        self._file.truncate(len(whole))
+            self._read(str(path), whole.splitlines(), json.loads(header))
+        self._transcripts = None if transcripts is None else self._open_transcripts(Path(transcripts), path)
+        self._file = None if path is None else open(path, "ab")  # noqa: SIM115  (closed in __exit__)
+        if self._file is not None:
+            self._file.truncate(len(whole))
         if not whole:
             self._write(header)
 
@@ -150,7 +155,14 @@ class BatchFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        for file in (self._file, self._transcripts):
+            if file is not None:
+                file.close()
+
+    @property
+    def wants_transcripts(self) -> bool:
+        """Are batches to bring their transcripts?"""
+        return self._transcripts is not None
 
     def batch(self, name: str, first: int, count: int) -> Batch | None:
         """The batch of just these deals, if the file has it."""
@@ -160,29 +172,44 @@ class BatchFile:
         """Add a finished batch.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: a file cannot be written.
         """
         results = {key: values.tolist() for key, values in batch.results.items()}
-        places = {"job": name, "first": batch.first, "count": batch.count}
-        self._write(_line({**places, "results": results, "cpu_seconds": batch.cpu_seconds.round(6).tolist()}))
+        line = {"job": name, "first": batch.first, "count": batch.count, "results": results}
+        if self._transcripts is not None:
+            self._transcripts.write(batch.transcripts.encode())
+            self._transcripts.flush()
+            line["transcripts"] = self._transcripts.tell()
+        self._write(_line({**line, "cpu_seconds": batch.cpu_seconds.round(6).tolist()}))
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
+        if self._file is not None:
+            self._file.write(line)
+            self._file.flush()
 
-    def _read(self, lines: list[bytes], task: dict[str, Any]) -> None:
-        _check_task(self.path, _parsed(self.path, 1, lines[0]), task)
+    def _open_transcripts(self, path: Path, results: str | Path | None) -> BinaryIO:
+        size = path.stat().st_size if self._told and path.exists() else 0
+        if self._told is None or size < self._told:
+            raise ValueError(f"{path} lacks games whose results are in {results}; let the results go to another file")
+        file = path.open("ab")
+        file.truncate(self._told)
+        file.seek(self._told)
+        return file
+
+    def _read(self, path: str, lines: list[bytes], task: dict[str, Any]) -> None:
+        _check_task(path, _parsed(path, 1, lines[0]), task)
         for number, line in enumerate(lines[1:], start=2):
-            says = _parsed(self.path, number, line)
+            says = _parsed(path, number, line)
             try:
                 results = {key: np.array(values, np.int64) for key, values in says["results"].items()}
                 batch = Batch(says["first"], says["count"], results, np.array(says["cpu_seconds"], np.float64))
                 self._batches[says["job"], batch.first, batch.count] = batch
+                self._told = says.get("transcripts")
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise ValueError(f"{self.path}, line {number}: it is no batch of results ({error!r})") from None
+                raise ValueError(f"{path}, line {number}: it is no batch of results ({error!r})") from None
 
 
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _parsed(path: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         says = json.loads(line)
     except ValueError as error:
@@ -192,7 +219,7 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     return says
 
 
-def _check_task(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _check_task(path: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Refuse another task's file, naming the first thing that differs."""
     if "format" not in found:
         raise ValueError(f"{path} is no file of results; choose another name")

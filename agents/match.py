@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from fool_env._jit import kernel
 from fool_env.rng import checked_seed, derive
 from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import EPISODES
+from fool_env.transcript import Transcript, write_transcripts
 
 from .agent import AnyAgent, OmniscientAgent, make_agent, recipe
 from .tables import Finished, TableProgress, check_omniscient, play_tables
@@ -98,8 +100,7 @@ class Match:
             IllegalActionError, ValueError: as `play_tables`; the message names the deal and the arm.
         """
         arms = self.arms(episode)
-        deal_seeds, streams = np.empty((2, count * arms), np.uint64)
-        _derive_seeds(self._seeds[episode], first, arms, deal_seeds, streams)
+        deal_seeds, streams = self._luck(episode, first, count)
         return play_tables(
             self.agents,
             self.rules,
@@ -112,6 +113,22 @@ class Match:
             progress=progress,
             table_name=lambda table: f"{episode} {first + table // arms}, arm {table % arms}",
         )
+
+    def transcripts(self, episode: str, first: int, count: int, finished: Finished) -> Iterator[Transcript]:
+        """The transcripts of what was played from deal number `first` on, its rounds kept, table by table."""
+        if finished.rounds is None or finished.round_tables is None:
+            raise ValueError("finished: its rounds were not kept")
+        deal_seeds, _ = self._luck(episode, first, count)
+        seating = self.seating(episode, first, count).reshape(-1, MAX_PLAYERS)[:, : self.rules.num_players]
+        for table, seed in enumerate(deal_seeds):
+            names = [self.agents[agent].name for agent in seating[table]]
+            yield Transcript.from_rounds(finished.rounds[finished.round_tables == table], int(seed), names)
+
+    def _luck(self, episode: str, first: int, count: int) -> np.ndarray:
+        """The seeds of tables' deals and of their decisions: uint64 (2, count * arms)."""
+        seeds = np.empty((2, count * self.arms(episode)), np.uint64)
+        _derive_seeds(self._seeds[episode], first, self.arms(episode), seeds)
+        return seeds
 
 
 def _made_anew(recipes: list[tuple[str, bool]], rules: Rules, seed: int, purpose: int, allow_omniscient: bool) -> Match:
@@ -126,11 +143,13 @@ class MatchJob:
     Rounds: `own`, `others`, `tens`, `fool` and `tricks`, each (count,), are the candidate's points, the others', the
     rounds with an empty hand, the tricks as Fool and the tricks played, summed over its seats; `control`, (count,),
     the points of the control's seats, where there is one. Games: `better` and `equal`, (count, seats), are how many
-    totals were above the candidate's and how many the same, its own among them. And `moves`, (agents,).
+    totals were above the candidate's and how many the same, its own among them. And `moves`, (agents,). If asked for,
+    there are transcripts of all tables.
     """
 
     match: Match
     episode: str
+    transcripts: bool = False
 
     @property
     def name(self) -> str:
@@ -143,10 +162,13 @@ class MatchJob:
         Raises:
             IllegalActionError, ValueError: as `Match.play`.
         """
-        finished = self.match.play(self.episode, first, count, progress)
+        finished = self.match.play(self.episode, first, count, progress, keep_rounds=self.transcripts)
         games = finished.games.reshape(count, -1)
         counts = _count_round(games) if self.episode == "round" else _count_game(games)
-        return Batch(first, count, {**counts, "moves": finished.moves}, finished.cpu_seconds)
+        text = io.StringIO()
+        if self.transcripts:
+            write_transcripts(text, self.match.transcripts(self.episode, first, count, finished))
+        return Batch(first, count, {**counts, "moves": finished.moves}, finished.cpu_seconds, text.getvalue())
 
 
 def _count_round(finished: np.ndarray) -> dict[str, np.ndarray]:
@@ -179,9 +201,9 @@ def _derive(seed: np.uint64, index: int) -> np.uint64:
 
 
 @kernel
-def _derive_seeds(seed: np.uint64, first: int, arms: int, deal_seeds: np.ndarray, streams: np.ndarray) -> None:
-    """The seeds of deal after deal, the arms of a deal dealt alike, each with a stream of its own."""
-    for table in range(len(streams)):
-        deal_seeds[table] = derive(seed, first + table // arms)
+def _derive_seeds(seed: np.uint64, first: int, arms: int, seeds: np.ndarray) -> None:
+    """The seeds of deal after deal, the arms of a deal dealt alike, each with decisions of its own."""
+    for table in range(seeds.shape[1]):
+        seeds[0, table] = derive(seed, first + table // arms)
         # The cards hang under index 0.
-        streams[table] = derive(deal_seeds[table], 1 + table % arms)
+        seeds[1, table] = derive(seeds[0, table], 1 + table % arms)

@@ -37,12 +37,14 @@ class Batch:
         count: how many deals.
         results: whole numbers by name, int64 of any shapes: what statistics are made of.
         cpu_seconds: CPU time in each agent's choices, float64 (agents,); varies, and is no result.
+        transcripts: what was played, as `fool_env.transcript` writes it, where it is wanted.
     """
 
     first: int
     count: int
     results: dict[str, np.ndarray]
     cpu_seconds: np.ndarray
+    transcripts: str = ""
 
 
 class Job(Protocol):
