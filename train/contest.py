@@ -18,8 +18,8 @@ import numpy as np
 
 from fool_env import Rules
 from fool_env.agents.agent import AnyAgent, OmniscientAgent, make_agent
-from fool_env.agents.arena import Terms, head_to_head
-from fool_env.agents.batches import BATCH_DEALS, BATCH_GAMES, BatchFile, describe_task, run_batches
+from fool_env.agents.arena import Terms, head_to_head, open_results
+from fool_env.agents.batches import BATCH_DEALS, BATCH_GAMES, BatchFile, run_batches
 from fool_env.agents.intervals import Interval
 from fool_env.agents.mixed import Estimate, MixedResults, MixedTables
 from fool_env.agents.workers import Batch, Job, Workers
@@ -55,11 +55,6 @@ class Plan:
     games: int
     pair_deals: int
     seed: int
-
-    def task(self) -> dict[str, Any]:
-        """What the file of batches is about; more deals or games of the same agents go on with it."""
-        batches = {"deals": BATCH_DEALS, "games": BATCH_GAMES}
-        return describe_task([*self.field.values(), *self.bounds.values()], self.rules, self.seed, batches=batches)
 
     def in_words(self) -> str:
         """How much was played, and what to hold wins against."""
@@ -177,7 +172,10 @@ def play_tournament(
     """
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(Workers(workers))
-        store = None if folder is None else stack.enter_context(BatchFile(folder / BATCHES, plan.task()))
+        path = None if folder is None else folder / BATCHES
+        agents = [*plan.field.values(), *plan.bounds.values()]
+        # More deals or games of the same agents go on with the same file.
+        store = stack.enter_context(open_results(path, agents, plan.rules, Terms(seed=plan.seed)))
         stages = _Stages(plan, pool, store, progress)
         rounds, games = stages.tables("round", plan.deals), stages.games(plan.games)
         ratings = stages.ratings(games or rounds)
@@ -208,7 +206,7 @@ class _Played(NamedTuple):
 class _Stages:
     """Plays the parts of a tournament, as far as the store does not have them."""
 
-    def __init__(self, plan: Plan, workers: Workers, store: BatchFile | None, progress: Progress | None) -> None:
+    def __init__(self, plan: Plan, workers: Workers, store: BatchFile, progress: Progress | None) -> None:
         self._plan = plan
         self._workers = workers
         self._store = store
