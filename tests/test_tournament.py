@@ -229,6 +229,17 @@ def test_without_games_places_and_ratings_are_of_rounds(capsys: pytest.CaptureFi
     assert not (tmp_path / "head-to-head.png").exists() and report["head_to_head"] is None
 
 
+def test_a_file_that_cannot_be_written_costs_no_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    code, out, err = run(capsys, *SMALL, "--out", tmp_path)
+    assert code == 2 and "No space left" in err and err.count("\n") == 1 and "highest" in out
+
+
 # --- workers, resuming, interruption
 
 

@@ -47,14 +47,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with Bars() as bars:
             tournament = play_tournament(plan, folder=folder, workers=options.workers, progress=bars.show)
-        _print(tournament)
-        save(tournament, folder)
     except (ValueError, OSError) as error:
         return refuse(_PROGRAM, error)
     except KeyboardInterrupt:
         print(f"interrupted; the same command goes on with what is in {folder}", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    code = 0
+    try:
+        save(tournament, folder)
+    except OSError as error:
+        code = refuse(_PROGRAM, error)
+    _print(tournament)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
