@@ -30,18 +30,20 @@ def test_all_agents_sit_equally_often(agents: int, seats: int) -> None:
         assert max(at_table.values()) - min(at_table.values()) <= 1
 
 
-def test_line_ups_are_by_lot() -> None:
-    circles = line_ups(SEED, 0, 400, 5, 4)
-    together = np.zeros((5, 5), int)
-    left_of = np.zeros((5, 5), int)
+@pytest.mark.parametrize("agents", [5, 8])
+def test_line_ups_are_by_lot(agents: int) -> None:
+    """Each pair meets in as many of 1,600 deals as any other, and each sits as often to the left of each."""
+    circles = line_ups(SEED, 0, 1600, agents, 4)
+    together, left_of = np.zeros((2, agents, agents), int)
     for circle in circles:
-        for agent, left in zip(circle, np.roll(circle, -1), strict=True):
-            left_of[agent, left] += 1
         together[np.ix_(circle, circle)] += 1
-    apart = ~np.eye(5, dtype=bool)
-    assert together[apart] == pytest.approx(240, abs=25), "each pair meets in 3 of 5 deals"
-    assert left_of[apart] == pytest.approx(80, abs=30), "each sits left of each of the 4 others in a fifth of the deals"
-    assert (line_ups(SEED, 0, 20, 5, 4) != line_ups(np.uint64(8), 0, 20, 5, 4)).any()
+        left_of[circle, np.roll(circle, -1)] += 1
+    apart = ~np.eye(agents, dtype=bool)
+    pairs = agents * (agents - 1)
+    # Up to 4.5 times the square root of the mean, for 56 numbers that scatter no more than Poisson's.
+    assert together[apart] == pytest.approx(1600 * 12 / pairs, abs=4.5 * (1600 * 12 / pairs) ** 0.5)
+    assert left_of[apart] == pytest.approx(1600 * 4 / pairs, abs=4.5 * (1600 * 4 / pairs) ** 0.5)
+    assert (line_ups(SEED, 0, 20, agents, 4) != line_ups(np.uint64(8), 0, 20, agents, 4)).any()
 
 
 def test_line_ups_go_on_where_fewer_deals_end() -> None:

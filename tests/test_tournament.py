@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +23,8 @@ from fool_env.agents.mixed import MixedResults, MixedTables
 from fool_env.train import contest
 from fool_env.train import tournament as script
 from fool_env.train.contest import Tournament, make_plan, play_tournament
+from fool_env.train.ratings import Bootstrap, intervals
+from fool_env.train.standings import Standing, in_order
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train" / "tournament.py"
 RANDOM, HIGHEST, CAUTIOUS = make_agent("random"), make_agent("highest"), make_agent("cautious")
@@ -150,6 +154,48 @@ def test_no_seat_is_favoured_but_for_its_place_to_the_dealer() -> None:
         assert sum(relative for _, (relative, _) in rows) == pytest.approx(0, abs=1e-9)
 
 
+def test_a_tournament_reports_what_its_parts_say() -> None:
+    agents = [Blend("a", 0.9), Blend("b", 0.3), Blend("c", 0.3)]
+    tournament = play(agents, deals=30, games=20, seed=5)
+    rounds, games = (MixedTables(agents, FOUR, episode, 5) for episode in ("round", "game"))
+    played, in_games = rounds.play(0, 30).results, games.play(0, 20).results
+    mixed, mixed_games = (
+        MixedResults(job.seating(0, len(results)), results)
+        for job, results in ((rounds, played["results"]), (games, in_games["results"]))
+    )
+    absolute, left_of_dealer = (mixed.by_seat(first) for first in (np.zeros(30, np.int64), played["dealers"]))
+    ratings = intervals(Bootstrap(3, mixed_games.seating, mixed_games.results, 5).play(0, 40).results["ratings"])
+    for row in tournament.seats:
+        assert (row.points, row.relative) == absolute[row.place]
+        assert (row.points_from_dealer, row.relative_from_dealer) == left_of_dealer[row.place]
+    for standing in tournament.standings:
+        number = "abc".index(standing.agent)
+        assert (standing.points, standing.relative) == (mixed.points(number), mixed.relative(number))
+        assert (standing.deals, standing.games) == (mixed.deals(number), mixed_games.deals(number))
+        assert (standing.wins, standing.places) == (mixed_games.wins(number), mixed_games.places(number))
+        assert standing.rating == ratings[number]
+
+
+def test_the_order_is_by_relative_points_and_by_name_where_they_are_equal() -> None:
+    blank = Standing("", 9, (0.0, None), (0.0, None), 0, None, [], None, 0.0)
+    made = [("b", 1.0, 2.0), ("d", 5.0, 1.0), ("c", -3.0, 3.0), ("a", 0.0, 2.0)]
+    standings = [replace(blank, agent=name, points=(x, None), relative=(y, None)) for name, x, y in made]
+    assert [standing.agent for standing in in_order(standings)] == ["c", "a", "b", "d"]
+
+
+def test_cpu_time_is_that_of_a_move() -> None:
+    class Slow(Blend):
+        def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+            end = time.process_time() + 0.0002 * len(views)
+            while time.process_time() < end:
+                pass
+            return super().act(views, seeds)
+
+    standings = play([Slow("a", 0.5), "highest"], deals=4, games=1).standings
+    seconds = {standing.agent: standing.cpu_seconds for standing in standings}
+    assert seconds["highest"] < 0.0001 and 0.0002 < seconds["a"] < 0.0005
+
+
 def test_the_order_in_which_agents_are_named_does_not_matter() -> None:
     names = ["random", "lowest", "highest", "cautious"]
     forwards, backwards = (play(agents, deals=24, games=4, pair_deals=2) for agents in (names, names[::-1]))
@@ -240,6 +286,19 @@ def test_a_file_that_cannot_be_written_costs_no_result(
     assert code == 2 and "No space left" in err and err.count("\n") == 1 and "highest" in out
 
 
+def test_progress_rises_from_nothing_to_all_in_each_part() -> None:
+    seen: dict[str, list[tuple[float, int]]] = {}
+    play_tournament(
+        make_plan(["random", "highest"], FOUR, deals=30, games=6, pair_deals=4),
+        progress=lambda what, done, total: seen.setdefault(what, []).append((done, total)),
+    )
+    totals = {"rounds": 30, "games": 6, "ratings": 40, "head-to-head": 8}
+    assert {what: shown[-1][1] for what, shown in seen.items()} == totals
+    for what, shown in seen.items():
+        done = [each for each, _ in shown]
+        assert done[0] < 1 and done[-1] == totals[what] and done == sorted(done)
+
+
 # --- workers, resuming, interruption
 
 
@@ -269,13 +328,10 @@ def test_an_interrupted_tournament_goes_on_where_it_was_and_ends_the_same(tmp_pa
         play_tournament(make_plan(interrupted, FOUR, deals=60, games=4, pair_deals=4), folder=tmp_path)
     batches = (tmp_path / "batches.jsonl").read_text().splitlines()
     assert len(batches) > 1
-    seen: list[float] = []
-    resumed = play_tournament(
-        make_plan(agents, FOUR, deals=60, games=4, pair_deals=4),
-        folder=tmp_path,
-        progress=lambda what, done, total: seen.append(done),
-    )
+    resumed = play_tournament(make_plan(agents, FOUR, deals=60, games=4, pair_deals=4), folder=tmp_path)
     assert without_times(resumed) == without_times(whole)
+    jobs = [json.loads(line).get("job") for line in (tmp_path / "batches.jsonl").read_text().splitlines()]
+    assert jobs == [None, "rounds", "rounds", "rounds", "games", "a at b: rounds", "b at a: rounds"]
     assert (tmp_path / "batches.jsonl").read_text().splitlines()[: len(batches)] == batches
 
 
