@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final
@@ -181,6 +182,7 @@ class BatchFile:
             self._transcripts.flush()
             line["transcripts"] = self._transcripts.tell()
         self._write(_line({**line, "cpu_seconds": batch.cpu_seconds.round(6).tolist()}))
+        self._batches[name, batch.first, batch.count] = replace(batch, transcripts="")
 
     def _write(self, line: bytes) -> None:
         if self._file is not None:

@@ -169,6 +169,14 @@ def test_rounds_equal_a_slow_referee(players: int) -> None:
     assert result.tens == pytest.approx(fmean(value == rules.empty_hand_points for value in points))
 
 
+def test_results_of_a_seed_never_change() -> None:
+    """Published figures rest on it."""
+    result = evaluate(RANDOM, [HIGHEST], Rules.official(6), deals=40, games=4, seed=2)
+    sums = [result.points * 240, result.relative * 1200, result.gain * 240, result.tens * 240, result.placement * 24]
+    assert sums == pytest.approx([-3677, -14429, -2847, 38, 144])
+    assert result.fool == pytest.approx(0.18698381235546746)
+
+
 def test_games_at_a_mixed_table_equal_a_slow_referee() -> None:
     rules, candidate, others = Rules.miniature(), RANDOM, [HIGHEST, LOWEST]
     wins, places = [], []

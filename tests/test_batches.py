@@ -226,6 +226,8 @@ def test_finished_batches_are_not_played_again(log: str, tmp_path: Path, count: 
         assert len(job.begun()) == 4, "all of it was there"
         run_batches(job, 60, 10, store=store, name="other")
         assert len(job.begun()) == 10, "another job's batches are its own"
+        run_batches(job, 60, 10, store=store, name="other")
+        assert len(job.begun()) == 10, "nor are those that came while the file was open"
         run_batches(job, 75, 10, store=store, name="squares")
         assert job.begun()[-2:] == [60, 70] and len(job.begun()) == 12, "more deals may be asked for later"
 

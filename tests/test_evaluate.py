@@ -24,11 +24,13 @@ from fool_env.agents.network import PolicyNetwork
 from fool_env.agents.neural import CHECKPOINT_FORMAT
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train import evaluate as script
+from fool_env.transcript import read_transcripts
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train" / "evaluate.py"
 HIDDEN = [8]
-RESULT_FIELDS = ["opponent", "points", "points_ci", "relative", "relative_ci", "gain", "gain_ci"]
-RESULT_FIELDS += ["tens", "fool", "wins", "wins_ci"]
+RESULT_FIELDS = ["candidate", "opponent", "omniscient", "deals", "points", "points_ci", "relative", "relative_ci"]
+RESULT_FIELDS += ["gain", "gain_ci", "tens", "fool", "games", "wins", "wins_ci", "placement"]
+REPORT_FIELDS = ["agent", "players", "rules", "deals", "games", "precision", "seed", "sampling", "commit", "results"]
 
 
 def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | None = None, weights: Any = None) -> str:
@@ -90,13 +92,13 @@ def test_json_holds_what_was_asked_and_what_came_out(capsys: pytest.CaptureFixtu
     opponents = ["random", "lowest+highest"]
     run(capsys, "--agent", "cautious", "--players", 5, "--opponents", *opponents, "--deals", 20, "--json", path)
     report = json.loads(path.read_text())
-    assert list(report) == ["agent", "players", "rules", "deals", "games", "seed", "sampling", "commit", "results"]
+    assert list(report) == REPORT_FIELDS
     commit = report.pop("commit")
     assert commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit)
     results = report.pop("results")
     rules = Rules.official(5).to_dict()
-    asked = {"agent": "cautious", "players": 5, "rules": rules, "deals": 20, "games": 0, "seed": 0, "sampling": True}
-    assert report == asked
+    asked = {"agent": "cautious", "players": 5, "rules": rules, "deals": 20, "games": 0}
+    assert report == {**asked, "precision": None, "seed": 0, "sampling": True}
     assert [result["opponent"] for result in results] == opponents
     for result in results:
         assert list(result) == RESULT_FIELDS
@@ -105,7 +107,8 @@ def test_json_holds_what_was_asked_and_what_came_out(capsys: pytest.CaptureFixtu
             assert (interval is None) == (result[name] is None)
             assert interval is None or interval[0] <= result[name] <= interval[1]
         assert 0 <= result["tens"] <= 1 and 0 <= result["fool"] <= 1
-        assert result["wins"] is None and result["wins_ci"] is None
+        assert (result["candidate"], result["deals"], result["games"]) == ("cautious", 20, 0)
+        assert (result["wins"], result["wins_ci"], result["placement"]) == (None, None, None)
     assert results[0]["gain"] is not None and results[1]["gain"] is None
 
 
@@ -156,6 +159,66 @@ def test_a_checkpoint_may_be_an_opponent_and_set_the_rules(capsys: pytest.Captur
     assert code == 0 and "at tables of 3" in out
 
 
+# --- precision, both ways, and who sees all hands
+
+
+def test_precision_plays_fewer_deals_and_says_how_many(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    options = ["--precision", 30, "--deals", 1500, "--json", path]
+    code, out, _ = run(capsys, "--agent", "highest", "--players", 4, "--opponents", "random", *options)
+    assert code == 0 and "up to 1,500 deals, enough for ±30" in out
+    assert re.search(r"random .* 200 *\n", out)
+    report = json.loads(path.read_text())
+    assert (report["precision"], report["deals"], report["results"][0]["deals"]) == (30, 1500, 200)
+
+
+def test_both_ways_shows_each_alone_among_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = ["--both-ways", "--deals", 30, "--json", tmp_path / "a.json", "--plot", tmp_path / "a.png"]
+    arguments = ["--agent", "highest", "--players", 4, "--opponents", "random", "random+lowest"]
+    code, out, err = run(capsys, *arguments, *options)
+    assert (code, err) == (0, "") and re.search(r"alone +against", out)
+    rows = [("highest", "random"), ("random", "highest"), ("highest", "random+lowest"), ("lowest", "highest")]
+    for alone, opponent in rows:
+        assert re.search(rf"^ *{alone} +{re.escape(opponent)} +[+-]", out, re.MULTILINE)
+    results = json.loads((tmp_path / "a.json").read_text())["results"]
+    assert [(result["candidate"], result["opponent"]) for result in results] == rows
+    run(capsys, "--agent", "random", "--players", 4, "--opponents", "highest", *options[1:])
+    assert json.loads((tmp_path / "a.json").read_text())["results"] == [results[1]]
+
+
+def test_who_sees_all_hands_has_to_be_asked_for_and_is_marked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cheat = "cheat:iterations=5"
+    for arguments in (
+        ["--agent", cheat, "--opponents", "random"],
+        ["--agent", "random", "--opponents", f"random+{cheat}"],
+    ):
+        line = refused(capsys, *arguments, "--players", 4)
+        assert cheat in line and "upper bound" in line and "--allow-omniscient" in line
+    options = ["--allow-omniscient", "--players", 4, "--deals", 3, "--json", tmp_path / "a.json"]
+    code, out, _ = run(capsys, "--agent", "random", "--opponents", "highest", cheat, *options)
+    assert code == 0 and re.search(rf"{cheat} \* ", out) and "highest *" not in out
+    assert "sees all hands: bounds, not strengths" in out
+    assert [one["omniscient"] for one in json.loads((tmp_path / "a.json").read_text())["results"]] == [False, True]
+    _, out, _ = run(capsys, "--agent", "random", "--opponents", "highest", *options)
+    assert "sees all hands" not in out
+
+
+def test_transcripts_hold_every_game(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "games.jsonl"
+    options = ["--deals", 3, "--games", 1, "--transcripts", path]
+    code, _, err = run(capsys, "--agent", "highest", "--players", 4, "--opponents", "random", "random+lowest", *options)
+    assert (code, err) == (0, "")
+    games = read_transcripts(path)
+    assert len(games) == (3 * 5 + 4) + (3 * 4 + 4)
+    assert games[0].agents == ("highest", "random", "random", "random")
+    assert games[-1].agents[3] == "highest" and games[-1].episode == "game" and games[-1].winners
+
+
+# --- interruptions
+
+
 def test_ctrl_c_keeps_what_is_finished(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,19 +229,21 @@ def test_ctrl_c_keeps_what_is_finished(
             signal.raise_signal(signal.SIGINT)
             raise AssertionError("the signal should have ended this")
 
+    def make(spec: str, *how: bool, **more: bool) -> list[Any]:
+        return [Interrupter()] if spec == "interrupter" else make_opponents(spec, *how, **more)
+
     make_opponents = script.make_opponents
-    monkeypatch.setattr(
-        script, "make_opponents", lambda spec, _: [Interrupter()] if spec == "interrupter" else make_opponents(spec)
-    )
+    monkeypatch.setattr(script, "make_opponents", make)
     path = tmp_path / "result.json"
     options = ["--players", 4, "--deals", 5, "--json", path]
     code, out, err = run(capsys, "--agent", "highest", "--opponents", "random", "interrupter", "lowest", *options)
     assert code == 130
-    assert "1 of 3 opponents finished" in err
+    assert "1 of 3 tables finished; with --results FILE" in err
     assert "random" in out and "lowest" not in out
     assert [result["opponent"] for result in json.loads(path.read_text())["results"]] == ["random"]
-    code, out, err = run(capsys, "--agent", "highest", "--opponents", "interrupter", *options)
-    assert (code, out) == (130, "") and "0 of 1" in err
+    results = tmp_path / "results.jsonl"
+    code, out, err = run(capsys, "--agent", "highest", "--opponents", "interrupter", *options, "--results", results)
+    assert (code, out) == (130, "") and f"0 of 1 tables finished; the same command goes on from {results}" in err
 
 
 # --- what it refuses
@@ -200,6 +265,12 @@ def test_ctrl_c_keeps_what_is_finished(
         ("--agent random --players 4 --deals 0", "--deals 0: at least 1"),
         ("--agent random --players 4 --games -1", "--games -1"),
         ("--agent random --players 4 --seed -1", "seed: -1"),
+        ("--agent random --players 4 --precision 0", "--precision 0.0: has to be above 0"),
+        ("--agent random --players 4 --precision nan", "--precision nan"),
+        ("--agent random --players 4 --workers 0", "--workers 0: at least 1"),
+        ("--agent random --players 4 --json a.json --results a.json", "a.json: two files of one name"),
+        ("--agent random --players 4 --results nowhere/a.jsonl", "there is no folder nowhere"),
+        ("--agent random --players 4 --transcripts .", "is a folder"),
         ("--agent random --players 4 --sead 1", "unrecognized arguments: --sead 1"),
         ("--agent random --players 4 --det", "unrecognized arguments: --det"),
         ("--checkpoint highest --players 4", "--agent"),
@@ -281,15 +352,54 @@ def test_a_file_that_cannot_be_written_costs_no_result(
     assert "random" in out
 
 
+def test_another_tasks_results_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    options = ["--players", 4, "--deals", 2, "--opponents", "random", "--results", path]
+    assert run(capsys, "--agent", "highest", *options)[0] == 0
+    line = refused(capsys, "--agent", "highest", *options, "--seed", 1)
+    assert f"{path} holds results of another task (seed: 0, not 1)" in line
+    path.write_text("my notes\n")
+    assert str(path) in refused(capsys, "--agent", "highest", *options) and path.read_text() == "my notes\n"
+
+
+def test_a_full_disk_or_a_dead_worker_costs_no_finished_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = script.evaluate_matchup
+
+    def fail(matchup: Any, *terms: Any, **how: Any) -> Any:
+        if matchup[1][0].name == "lowest":
+            raise ChildProcessError("a worker process ended")
+        return evaluate(matchup, *terms, **how)
+
+    monkeypatch.setattr(script, "evaluate_matchup", fail)
+    options = ["--players", 4, "--deals", 2, "--opponents", "random", "lowest"]
+    code, out, err = run(capsys, "--agent", "highest", *options)
+    assert code == 2 and err == "fool-evaluate: error: a worker process ended\n"
+    assert "random" in out and "lowest" not in out
+
+
 # --- as a script
 
 
 def test_help_explains_every_option_with_its_default() -> None:
     result = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True)
     text = " ".join(result.stdout.split())
-    for option in "checkpoint agent opponents players deals games seed deterministic json plot".split():  # noqa: SIM905
-        assert f"--{option}" in text
-    for default in ("random highest cautious", "the checkpoint's", "1000", "0", "they sample", "do not"):
+    options = {line.split()[0].rstrip(",") for line in result.stdout.splitlines() if line.startswith("  --")}
+    assert options == {
+        *("--checkpoint", "--agent", "--opponents", "--both-ways", "--players", "--deals", "--games", "--precision"),
+        *(
+            "--seed",
+            "--deterministic",
+            "--allow-omniscient",
+            "--workers",
+            "--results",
+            "--transcripts",
+            "--json",
+            "--plot",
+        ),
+    }
+    for default in ("random highest cautious", "the checkpoint's", "1000", "0", "they sample", "do not", "refuse them"):
         assert f"(default: {default})" in text
 
 

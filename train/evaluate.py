@@ -66,6 +66,14 @@ class Task:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # before or after the play
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
     results: list[Evaluation] = []
     code = 0
     with contextlib.ExitStack() as stack:
