@@ -22,7 +22,9 @@ README = (ROOT / "README.md").read_text()
 SHORTER = {
     "train/ppo.py": "--total_steps 4096 --table.num_tables 32 --ppo.steps 32 --ppo.minibatch 256 --network.hidden [32] "
     "--evaluation.final_deals 10 --evaluation.final_games 2",
-    "train/evaluate.py": "--deals 10 --games 2",
+    "train/evaluate.py": "--deals 10 --games 2 --workers 1",
+    "train/tournament.py": "--deals 4 --games 2 --pair-deals 2",
+    "fool_env.agents": "",
 }
 
 
@@ -47,12 +49,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_python_code_runs(tmp_path: Path) -> None:
-    (code,) = blocks("python")
-    lines = [line for line in code.splitlines() if line.strip()]
-    assert len(lines) <= 26
-    result = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert "(1024, 83)" in result.stdout
+    outputs = []
+    for code in blocks("python"):
+        lines = [line for line in code.splitlines() if line.strip()]
+        assert len(lines) <= 26
+        command = [sys.executable, "-W", "error", "-c", code]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        outputs.append(result.stdout)
+    assert "(1024, 83)" in outputs[0]
+    assert "to play" in outputs[1]
 
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
@@ -71,7 +77,7 @@ def test_python_commands_run_in_their_order(checkout: Path) -> None:
         program, *arguments = shlex.split(command)
         if program != "python":
             continue
-        script = arguments[0]
+        script = arguments[1 if arguments[0] == "-m" else 0]
         shorter = "" if "--resume" in arguments else SHORTER[script]
         result = subprocess.run(
             [sys.executable, *arguments, *shlex.split(shorter)], cwd=checkout, capture_output=True, text=True
