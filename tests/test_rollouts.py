@@ -108,7 +108,7 @@ def test_pimc_finds_what_a_slow_search_finds(rollout: str, objective: str, prese
     game, worlds = position(preset, 1, plays), 5
     game._games["scores"][0, :3] = (-60, -72, -30)
     game._games["tens"][0, :3] = (2, 1, 5)
-    sample = sample_rounds(game.rules, ROLLOUTS.index(rollout))
+    sample = sample_rounds(game.rules, ROLLOUTS.index(rollout)) if objective == "win" else NO_SAMPLE
     bot = make_agent(f"pimc:worlds={worlds},rollout={rollout},objective={objective},prior=0.7")
     found = bot.estimates(view_of(game), SEED)
     values = pimc_values(game, SEED, worlds, rollout, objective, sample)
@@ -160,11 +160,11 @@ def test_plain_python_searches_alike() -> None:
     """To the bit, without numba."""
     if numba.config.DISABLE_JIT:
         pytest.skip("nothing is compiled")
-    code = "import json, test_rollouts; print(json.dumps(test_rollouts.findings()))"
+    code = f"import json, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    code += "import test_rollouts; print(json.dumps(test_rollouts.findings()))"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     plain = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=Path(__file__).parent,
         env=environment,
         capture_output=True,
         text=True,
