@@ -19,8 +19,9 @@ from fool_env import Game, Rules
 from fool_env.rng import checked_seed
 from fool_env.transcript import read_transcripts
 
-from .agent import Agent, make_agent
+from .agent import AnyAgent, make_agent
 from .explain import explain
+from .scripted import HighestAgent
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -104,7 +105,7 @@ def _from_transcript(options: argparse.Namespace) -> tuple[Game, str]:
     return game, f"{origin}: {player} played {card}"
 
 
-def _from_seed(options: argparse.Namespace, agent: Agent) -> tuple[Game, str]:
+def _from_seed(options: argparse.Namespace, agent: AnyAgent) -> tuple[Game, str]:
     """The position after `highest` has played in every seat, and a line that says so."""
     if options.game is not None:
         raise ValueError("--game: only a transcript has several")
@@ -116,7 +117,7 @@ def _from_seed(options: argparse.Namespace, agent: Agent) -> tuple[Game, str]:
     seed, move = 0 if options.seed is None else options.seed, 0 if options.move is None else options.move
     if move < 0:
         raise ValueError(f"--move {move}: cannot be negative")
-    game, highest = Game(rules, int(checked_seed(seed))), make_agent("highest")
+    game, highest = Game(rules, int(checked_seed(seed))), HighestAgent()
     for played in range(move):
         if game.player is None:
             raise ValueError(f"--move {move}: the game of seed {seed} is over after {played} plays")

@@ -69,13 +69,29 @@ class AgentError(ValueError):
     """There is no such agent, or it has no such option; the message says what there is."""
 
 
+def _make_pimc(
+    worlds: int = 0,
+    rollout: str = "",
+    objective: str = "points",
+    prior: float = 2.0,
+    budget_ms: float = 0.0,
+    policy: str = "",
+) -> PimcAgent:
+    network = None
+    if policy:
+        from .neural import load_agent  # brings in torch, which the other agents do without
+
+        network = load_agent(policy)
+    return PimcAgent(worlds, rollout, objective, prior, budget_ms, network)
+
+
 # Each factory's keyword parameters are the agent's options, and an option is of the type of its default.
 _FACTORIES: Final[dict[str, Callable[..., AnyAgent]]] = {
     "random": RandomAgent,
     "lowest": LowestAgent,
     "highest": HighestAgent,
     "cautious": CautiousAgent,
-    "pimc": PimcAgent,
+    "pimc": _make_pimc,
     "ismcts": IsmctsAgent,
     "cheat": CheatAgent,
 }
@@ -94,12 +110,12 @@ def make_agent(spec: str, deterministic: bool = False) -> AnyAgent:
         AgentError: there is no such agent or option.
         OSError, ValueError: the checkpoint cannot be read.
     """
-    if spec.endswith(_CHECKPOINT_SUFFIX):
+    name, _, options = spec.partition(":")
+    factory = _FACTORIES.get(name)
+    if factory is None and spec.endswith(_CHECKPOINT_SUFFIX):
         from .neural import load_agent  # brings in torch, which the other agents do without
 
         return load_agent(spec, deterministic=deterministic)
-    name, _, options = spec.partition(":")
-    factory = _FACTORIES.get(name)
     if factory is None:
         raise AgentError(
             f'there is no agent "{name}"{_nearest(name, _FACTORIES)}; agents are {", ".join(_FACTORIES)}, '

@@ -8,7 +8,7 @@ below turn this into points. When the round is certain to end with this trick, o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fool_env._jit import kernel
 from fool_env.cards import ACTION_COLOUR, ACTION_RANK, NUM_ACTIONS, NUM_CARDS, NUM_COLOURS, WILD, WILD_RANK
 from fool_env.engine import held_penalty, legal_actions, trick_key
 from fool_env.observation import deck_mask
-from fool_env.rules import MAX_FOOLS, MAX_PLAYERS
+from fool_env.rules import MAX_PLAYERS
 from fool_env.state import Record
 
 from .bits import card, count_above, highest_rank
@@ -42,6 +42,12 @@ LOWER_LEFT = 0.18  # each lower card of the same colour that stays
 PLENTIFUL = -1.5  # the colour's share of the unseen cards: colours that will be led often are worth keeping
 
 
+_OTHER = MAX_PLAYERS - 1  # the row of `lacks` for any one of the others
+
+FourCounts: TypeAlias = tuple[int, int, int, int]
+"""A number, or the cards as bits, for each colour."""
+
+
 class Outlook(NamedTuple):
     """What the seat to act can tell about the cards that it does not see."""
 
@@ -49,16 +55,23 @@ class Outlook(NamedTuple):
     """Seats that play after it in this trick."""
     tricks_left: int
     """The fewest tricks that can follow this one."""
-    unseen: np.ndarray
-    """The cards of each colour that are neither in its hand nor played, as bits: uint32[4]."""
-    num_unseen: np.ndarray
-    """How many these are: int64[4]."""
-    later_lacks: np.ndarray
-    """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4]."""
-    other_lacks: np.ndarray
-    """The same for any one of the others: float64[4]."""
+    unseen: FourCounts
+    """The cards of each colour that are neither in its hand nor played, as bits."""
+    num_unseen: FourCounts
+    """How many these are."""
+    total_unseen: int
+    """Of all colours."""
+    lacks: np.ndarray
+    """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4].
+
+    The last row is that of any one of the others: at most seven seats play later.
+    """
     held: int
     """The cost of its own hand."""
+    best: FourCounts
+    """Its best card where each colour is led, see `best_in`."""
+    exposed: tuple[float, float, float, float]
+    """What `exposed_in` says of these."""
 
 
 @kernel
@@ -104,16 +117,21 @@ def value_of(view: Record, action: int, outlook: Outlook) -> float:
     value = SHED * cost * (haste - 1.0 / cards_left)
     value += fool * (FOOL_HOLDING * haste * cost_left / cards_left + FOOL_BEHIND * behind + FOOL_CARD * cost)
     value += win * (WIN + WIN_HOLDING * cost_left)
-    hand, ones = view.hands[seat].copy(), view.ones[seat]
-    if action == WILD:
-        ones -= 1
-    else:
-        hand[colour] ^= card(rank)
-        value += LOWER_LEFT * (count_above(hand[colour], WILD_RANK) - count_above(hand[colour], rank))
+    gone = np.uint32(0)
+    if action != WILD:
+        gone = card(rank)
+        same_colour = view.hands[seat, colour] ^ gone
+        value += LOWER_LEFT * (count_above(same_colour, WILD_RANK) - count_above(same_colour, rank))
         if outlook.num_unseen[colour] > 0:
             value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
-            value += PLENTIFUL * outlook.num_unseen[colour] / outlook.num_unseen.sum()
-    return value + EXPOSED * (1.0 - haste) * exposure(view, hand, ones, outlook)
+            value += PLENTIFUL * outlook.num_unseen[colour] / outlook.total_unseen
+    hand = (
+        view.hands[seat, 0] ^ (gone if colour == 0 else np.uint32(0)),
+        view.hands[seat, 1] ^ (gone if colour == 1 else np.uint32(0)),
+        view.hands[seat, 2] ^ (gone if colour == 2 else np.uint32(0)),
+        view.hands[seat, 3] ^ (gone if colour == 3 else np.uint32(0)),
+    )
+    return value + EXPOSED * (1.0 - haste) * exposure(view, hand, view.ones[seat] > (action == WILD), outlook)
 
 
 @kernel
@@ -133,82 +151,103 @@ def chances(view: Record, action: int, outlook: Outlook) -> tuple[float, float]:
     for i in range(view.num_fools):
         if view.worst_keys[i] < key:
             worse_needed -= 1
-    higher = np.zeros(NUM_COLOURS, np.int64)
     if lead_colour < 0:
         # A 1 on an open colour: whoever sets the colour follows it, and nobody knows which it will be.
         fool = 0.0
         for set_colour in range(NUM_COLOURS):
-            share = outlook.num_unseen[set_colour] / max(outlook.num_unseen.sum(), 1)
-            higher[:] = 0
-            higher[set_colour] = outlook.num_unseen[set_colour]
-            fool += share * fool_chance(outlook.later_lacks, 1, outlook.num_later, higher, worse_needed)
+            share = outlook.num_unseen[set_colour] / max(outlook.total_unseen, 1)
+            higher = count_higher(outlook.unseen, set_colour, WILD_RANK, True)
+            fool += share * fool_chance(outlook.lacks, 1, outlook.num_later, higher, worse_needed)
         return fool, 0.0
     follows = colour < 0 or colour == lead_colour
-    count_higher(outlook.unseen, lead_colour, rank, follows, higher)
+    higher = count_higher(outlook.unseen, lead_colour, rank, follows)
     win = 0.0
     if follows and key > view.best_key:
         win = 1.0
         for k in range(outlook.num_later):
-            win *= outlook.later_lacks[k, lead_colour] ** higher[lead_colour]
-    return fool_chance(outlook.later_lacks, 0, outlook.num_later, higher, worse_needed), win
+            win *= outlook.lacks[k, lead_colour] ** higher[lead_colour]
+    return fool_chance(outlook.lacks, 0, outlook.num_later, higher, worse_needed), win
 
 
 @kernel
-def count_higher(unseen: np.ndarray, lead_colour: int, rank: int, follows: bool, higher: np.ndarray) -> None:
-    """Count into int64[4] the unseen cards a seat must lack, if its highest card is to be worse than a given one.
+def count_higher(unseen: FourCounts, lead_colour: int, rank: int, follows: bool) -> FourCounts:
+    """Count the unseen cards a seat must lack, colour by colour, if its highest card is to be worse than a given one.
 
     Than one of the lead colour (or a 1): the higher ones of that colour. Than one off colour: all of the lead colour
     and the higher ones off colour (R9); an equal one played later is worse.
     """
-    for colour in range(NUM_COLOURS):
-        if follows:
-            higher[colour] = count_above(unseen[colour], rank) if colour == lead_colour else 0
-        else:
-            higher[colour] = count_above(unseen[colour], WILD_RANK if colour == lead_colour else rank)
+    return (
+        _count_higher_of(unseen, 0, lead_colour, rank, follows),
+        _count_higher_of(unseen, 1, lead_colour, rank, follows),
+        _count_higher_of(unseen, 2, lead_colour, rank, follows),
+        _count_higher_of(unseen, 3, lead_colour, rank, follows),
+    )
 
 
 @kernel
-def worse_chance(lacks: np.ndarray, higher: np.ndarray) -> float:
-    """The chance that a seat plays a worse card: that it holds none of the higher ones counted, given float64[4]."""
+def _count_higher_of(unseen: FourCounts, colour: int, lead_colour: int, rank: int, follows: bool) -> int:
+    if follows:
+        return count_above(unseen[colour], rank) if colour == lead_colour else np.int64(0)
+    return count_above(unseen[colour], WILD_RANK if colour == lead_colour else rank)
+
+
+@kernel
+def worse_chance(lacks: np.ndarray, row: int, higher: FourCounts) -> float:
+    """The chance that the seat of a row plays a worse card: that it holds none of the higher ones counted."""
     chance = 1.0
     for colour in range(NUM_COLOURS):
         if higher[colour] > 0:
-            chance *= lacks[colour] ** higher[colour]
+            chance *= lacks[row, colour] ** higher[colour]
     return chance
 
 
 @kernel
-def fool_chance(lacks: np.ndarray, first: int, last: int, higher: np.ndarray, worse_needed: int) -> float:
+def fool_chance(lacks: np.ndarray, first: int, last: int, higher: FourCounts, worse_needed: int) -> float:
     """The chance that too few of the seats first..last-1 play a worse card for one to be spared the disc (R10)."""
     if worse_needed == 0:
         return 0.0
-    worse = np.zeros(MAX_FOOLS)  # the chance of exactly so many, as long as they are too few
-    worse[0] = 1.0
+    # The chance of none, exactly one and exactly two, as long as these are too few: there are at most MAX_FOOLS Fools.
+    none, one, two = 1.0, 0.0, 0.0
     for k in range(first, last):
-        chance = worse_chance(lacks[k], higher)
-        for i in range(worse_needed - 1, 0, -1):
-            worse[i] += chance * (worse[i - 1] - worse[i])
-        worse[0] *= 1.0 - chance
-    return worse.sum()
+        chance = worse_chance(lacks, k, higher)
+        if worse_needed > 2:
+            two += chance * (one - two)
+        if worse_needed > 1:
+            one += chance * (none - one)
+        none *= 1.0 - chance
+    return none + one + two
 
 
 @kernel
-def exposure(view: Record, hand: np.ndarray, ones: int, outlook: Outlook) -> float:
+def exposure(view: Record, hand: FourCounts, has_ones: bool, outlook: Outlook) -> float:
     """The chance to be a Fool with a hand's best card, all others playing, in a colour drawn from the unseen cards."""
-    total = outlook.num_unseen.sum()
     top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
-    others = view.num_players - view.num_fools - 1
-    higher = np.empty(NUM_COLOURS, np.int64)
     exposed = 0.0
     for lead_colour in range(NUM_COLOURS):
-        if outlook.num_unseen[lead_colour] == 0:
-            continue
-        follows = hand[lead_colour] != 0 or ones > 0
-        rank = highest_rank(hand[lead_colour]) if follows else top
-        count_higher(outlook.unseen, lead_colour, rank, follows, higher)
-        chance = worse_chance(outlook.other_lacks, higher)
-        exposed += binomial_below(view.num_fools, others, chance) * outlook.num_unseen[lead_colour] / total
+        best = best_in(hand[lead_colour], has_ones, top)
+        if best == outlook.best[lead_colour]:  # as with the whole hand: most are
+            exposed += outlook.exposed[lead_colour]
+        else:
+            exposed += exposed_in(view, lead_colour, best, outlook.unseen, outlook.total_unseen, outlook.lacks)
     return exposed
+
+
+@kernel
+def best_in(cards: int, has_ones: bool, top: int) -> int:
+    """The rank of the best card to play where a colour is led, below 0 if it does not follow."""
+    return highest_rank(cards) if cards != 0 or has_ones else -top
+
+
+@kernel
+def exposed_in(
+    view: Record, lead_colour: int, best: int, unseen: FourCounts, total_unseen: int, lacks: np.ndarray
+) -> float:
+    """The chance that a colour is led, drawn from the unseen cards, and that its `best_in` is then a Fool's card."""
+    if unseen[lead_colour] == 0:
+        return 0.0
+    chance = worse_chance(lacks, _OTHER, count_higher(unseen, lead_colour, abs(best), best > 0))
+    others = view.num_players - view.num_fools - 1
+    return binomial_below(view.num_fools, others, chance) * count_above(unseen[lead_colour], WILD_RANK) / total_unseen
 
 
 @kernel
@@ -227,33 +266,60 @@ def binomial_below(limit: int, trials: int, chance: float) -> float:
 @kernel
 def look_out(view: Record) -> Outlook:
     """The `Outlook` of the seat to act, from its hand and what is public."""
-    seat = view.player
-    unseen = np.empty(NUM_COLOURS, np.uint32)
-    num_unseen = np.empty(NUM_COLOURS, np.int64)
-    later_lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
-    other_lacks = np.ones(NUM_COLOURS)
     later = np.empty(MAX_PLAYERS, np.int64)
     num_later = seats_to_come(view, later)
+    lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    fill_lacks(view, later[:num_later], lacks)
+    unseen = unseen_in(view, 0), unseen_in(view, 1), unseen_in(view, 2), unseen_in(view, 3)
+    num_unseen = (
+        count_above(unseen[0], WILD_RANK),
+        count_above(unseen[1], WILD_RANK),
+        count_above(unseen[2], WILD_RANK),
+        count_above(unseen[3], WILD_RANK),
+    )
+    total = num_unseen[0] + num_unseen[1] + num_unseen[2] + num_unseen[3]
+    hand, has_ones = view.hands[view.player], view.ones[view.player] > 0
+    top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
+    best = (
+        best_in(hand[0], has_ones, top),
+        best_in(hand[1], has_ones, top),
+        best_in(hand[2], has_ones, top),
+        best_in(hand[3], has_ones, top),
+    )
+    exposed = (
+        exposed_in(view, 0, best[0], unseen, total, lacks),
+        exposed_in(view, 1, best[1], unseen, total, lacks),
+        exposed_in(view, 2, best[2], unseen, total, lacks),
+        exposed_in(view, 3, best[3], unseen, total, lacks),
+    )
+    tricks_left, held = fewest_tricks_left(view, later[:num_later]), held_penalty(view, view.player)
+    return Outlook(num_later, tricks_left, unseen, num_unseen, total, lacks, held, best, exposed)
+
+
+@kernel
+def unseen_in(view: Record, colour: int) -> int:
+    """The cards of a colour that are neither in the hand of the seat to act nor played, as bits."""
+    return deck_mask(view, colour) & ~(view.hands[view.player, colour] | view.played[colour])
+
+
+@kernel
+def fill_lacks(view: Record, later: np.ndarray, lacks: np.ndarray) -> None:
+    """Fill in `Outlook.lacks`: a colour is spread over the hands of those that have not shown to lack it (R16)."""
     cards = np.int64(0)
     for other in range(view.num_players):
-        if other != seat:
+        if other != view.player:
             cards += view.hand_sizes[other]
     for colour in range(NUM_COLOURS):
-        unseen[colour] = deck_mask(view, colour) & ~(view.hands[seat, colour] | view.played[colour])
-        num_unseen[colour] = count_above(unseen[colour], WILD_RANK)
-        # The colour is spread over the hands of those that have not shown to lack it, as if evenly (R16).
         places = np.int64(0)
         for other in range(view.num_players):
-            if other != seat and may_hold(view, other, colour):
+            if other != view.player and may_hold(view, other, colour):
                 places += view.hand_sizes[other]
         if places == 0:
             continue
-        for k in range(num_later):
+        for k in range(len(later)):
             if may_hold(view, later[k], colour):
-                later_lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
-        other_lacks[colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
-    tricks_left = fewest_tricks_left(view, later[:num_later])
-    return Outlook(num_later, tricks_left, unseen, num_unseen, later_lacks, other_lacks, held_penalty(view, seat))
+                lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
+        lacks[_OTHER, colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
 
 
 @kernel

@@ -23,7 +23,7 @@ from fool_env.render import table_text
 from fool_env.rng import checked_seed, derive
 from fool_env.state import GAME, NOBODY
 
-from .agent import Agent
+from .agent import AnyAgent, OmniscientAgent
 from .cautious import choose_cautious
 
 WORLDS: Final = 2000
@@ -62,12 +62,15 @@ class Explanation:
         return np.argsort(-next(iter(self.estimates.values())), kind="stable")
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: the cards in the order of `ranking`, each with its estimates and its risk."""
+        """Ready for JSON: the cards in the order of `ranking`, each with its estimates, None for none, and its risk."""
         cards = [
             {
                 "card": CARD_NAMES[self.actions[i]],
                 "chosen": bool(self.actions[i] == self.chosen),
-                "estimates": {heading: float(column[i]) for heading, column in self.estimates.items()},
+                "estimates": {
+                    heading: None if np.isnan(column[i]) else float(column[i])
+                    for heading, column in self.estimates.items()
+                },
                 "fool": float(self.fool[i]),
             }
             for i in self.ranking
@@ -82,32 +85,31 @@ class Explanation:
 
     def __str__(self) -> str:
         """The table as the seat sees it, then its legal cards, the chosen one marked."""
-        headings = ["", "card", *self.estimates, "Fool"]
-        rows = [
-            [
-                ">" if self.actions[i] == self.chosen else "",
-                CARD_NAMES[self.actions[i]],
-                *(_number(heading, float(column[i])) for heading, column in self.estimates.items()),
-                f"{self.fool[i]:.1%}",
-            ]
-            for i in self.ranking
+        columns = [
+            ["", *(">" if action == self.chosen else "" for action in self.actions[self.ranking])],
+            ["card", *(CARD_NAMES[action] for action in self.actions[self.ranking])],
+            *([heading, *_cells(heading, values[self.ranking])] for heading, values in self.estimates.items()),
+            ["Fool", *(f"{risk:.1%}" for risk in self.fool[self.ranking])],
         ]
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)) for row in (headings, *rows)]
+        widths = [max(map(len, column)) for column in columns]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in zip(*columns, strict=True)]
         choice = f"{self.agent} plays {CARD_NAMES[self.chosen]} (decision seed {self.seed})"
         risk = f"Fool: of this trick, in so many of {self.worlds:,} deals, if the others play like cautious"
         return "\n".join([table_text(self.view), "", choice, *lines, risk])
 
 
-def _number(heading: str, value: float) -> str:
+def _cells(heading: str, values: np.ndarray) -> list[str]:
     if heading == "probability":
-        return f"{value:.1%}"
-    if heading == "visits":
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if heading.startswith("±") else f"{value:+.2f}"
+        number = "{:.1%}"
+    elif heading == "visits":
+        number = "{:,.0f}"
+    else:
+        digits = 2 if np.nanmax(np.abs(values), initial=0.0) >= 1 else 3  # points, or chances to win
+        number = f"{{:{'' if heading.startswith('±') else '+'}.{digits}f}}"
+    return ["-" if np.isnan(value) else number.format(value) for value in values]
 
 
-def explain(agent: Agent, view: np.void, seed: int, worlds: int = WORLDS) -> Explanation:
+def explain(agent: AnyAgent, view: np.void, seed: int, worlds: int = WORLDS) -> Explanation:
     """What an agent thinks of each legal card in one position, and what each card risks.
 
     Args:
@@ -119,7 +121,7 @@ def explain(agent: Agent, view: np.void, seed: int, worlds: int = WORLDS) -> Exp
     Raises:
         ValueError: the agent sees all hands; the view is not that of a seat to act; fewer than one world; no seed.
     """
-    if getattr(agent, "omniscient", False):
+    if isinstance(agent, OmniscientAgent):
         raise ValueError(f"{agent.name} sees all hands: there is no view by which its choice could be explained")
     if view["player"] == NOBODY or view["viewer"] != view["player"]:
         raise ValueError("view: not that of a seat that is to act")

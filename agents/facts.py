@@ -56,7 +56,6 @@ def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray,
     """Fill the three arrays with a line for each card held."""
     above = np.zeros((NUM_COLOURS, _RANKS), np.int64)
     lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
-    higher = np.zeros(NUM_COLOURS, np.int64)
     line = 0
     for row in range(len(observations)):
         observation = observations[row]
@@ -72,16 +71,14 @@ def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray,
             for action in range(COLOUR_OFFSETS[colour] + COLOUR_SIZES[colour] - 1, COLOUR_OFFSETS[colour] - 1, -1):
                 if observation.hand[action] > 0:
                     rows[line], actions[line] = row, action
-                    _describe_card(
-                        observation, action, own_above, lead_colour, above, lacks, num_later, higher, facts[line]
-                    )
+                    _describe_card(observation, action, own_above, lead_colour, above, lacks, num_later, facts[line])
                     own_above += 1
                     line += 1
             for same_colour in range(first_line, line):
                 facts[same_colour, _OWN] = own_above / 10
         if observation.hand[WILD] > 0:
             rows[line], actions[line] = row, WILD
-            _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, higher, facts[line])
+            _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, facts[line])
             facts[line, _OWN] = 0.0
             line += 1
 
@@ -95,7 +92,6 @@ def _describe_card(
     above: np.ndarray,
     lacks: np.ndarray,
     num_later: int,
-    higher: np.ndarray,
     fact: np.ndarray,
 ) -> None:
     """Fill in the facts about one card, all but the number of own cards of its colour."""
@@ -122,16 +118,25 @@ def _describe_card(
         fact[_FOOL_CHANCE] = 0.5 if worse_needed > 0 else 0.0
         fact[_WIN_CHANCE] = 0.0
         return
-    for other in range(NUM_COLOURS):
-        if follows:
-            higher[other] = above[suit, rank] if other == suit else 0
-        else:
-            higher[other] = above[other, WILD_RANK if other == suit else rank]
+    higher = (
+        _count_higher_of(above, 0, suit, rank, follows),
+        _count_higher_of(above, 1, suit, rank, follows),
+        _count_higher_of(above, 2, suit, rank, follows),
+        _count_higher_of(above, 3, suit, rank, follows),
+    )
     fact[_FOOL_CHANCE] = fool_chance(lacks, 0, num_later, higher, worse_needed)
     win = 1.0 if wins else 0.0
     for k in range(num_later):
         win *= lacks[k, suit] ** higher[suit]
     fact[_WIN_CHANCE] = win
+
+
+@kernel
+def _count_higher_of(above: np.ndarray, colour: int, suit: int, rank: int, follows: bool) -> int:
+    """Of one colour, the unseen cards that a seat must lack to play a worse one; see `cautious.count_higher`."""
+    if follows:
+        return above[colour, rank] if colour == suit else np.int64(0)
+    return above[colour, WILD_RANK if colour == suit else rank]
 
 
 @kernel

@@ -20,12 +20,12 @@ from torch import nn
 
 from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS
-from fool_env.engine import legal_mask
+from fool_env.engine import legal_mask, legal_mask_of
 from fool_env.errors import RulesError
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION, encode
 from fool_env.rng import output
 from fool_env.rules import Rules
-from fool_env.state import EPISODES, new_games
+from fool_env.state import EPISODES, copy_games, new_games
 
 from .network import PolicyNetwork
 
@@ -126,16 +126,25 @@ class NeuralAgent:
         Raises:
             CheckpointError: the table has other rules than the network was trained for.
         """
-        self._check_rules(view)
-        masks = np.zeros((1, NUM_ACTIONS), np.int8)
-        _legal_masks(view, masks)
-        logits = self._logits(view)[0][masks[0] == 1].astype(np.float64)
-        weights = np.exp(logits - logits.max())
-        return {"probability": weights / weights.sum()}
+        (probabilities,) = self.probabilities(view)
+        return {"probability": probabilities[legal_mask_of(view[0]) == 1]}
+
+    def probabilities(self, views: np.ndarray) -> np.ndarray:
+        """How likely it is to play each action when it samples: GAME (B,) -> float64 (B, 83), 0 for illegal ones.
+
+        Raises:
+            CheckpointError: a table has other rules than the network was trained for.
+        """
+        self._check_rules(views)
+        masks = np.zeros((len(views), NUM_ACTIONS), np.int8)
+        _legal_masks(views, masks)
+        logits = np.where(masks, self._logits(views)[: len(views)].astype(np.float64), -np.inf)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
 
     def _logits(self, views: np.ndarray) -> np.ndarray:
         if self.episode == "round":
-            views = views.copy()
+            views = copy_games(views)
             views["scores"] = 0
             views["tens"] = 0
             views["one_round"] = 1

@@ -10,7 +10,7 @@ import numpy as np
 from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS
 from fool_env.determinization import draw_world, hidden_cards
-from fool_env.engine import legal_actions, play
+from fool_env.engine import play
 from fool_env.rng import derive
 from fool_env.rules import MAX_PLAYERS
 from fool_env.state import Record
@@ -28,7 +28,7 @@ def _add_worlds(
     objective: int,
     sample: np.ndarray,
     space: np.ndarray,
-    actions: np.ndarray,
+    candidates: np.ndarray,
     sums: np.ndarray,
 ) -> None:
     hidden = hidden_cards(view)
@@ -38,7 +38,9 @@ def _add_worlds(
         world_seed = derive(seed, number)
         space[0] = view
         draw_world(hidden, world_seed, world)
-        for action in actions:
+        for action in range(NUM_ACTIONS):
+            if not candidates[action]:
+                continue
             space[1] = world
             play(game, action)
             # The same luck for all actions: they differ by what they do.
@@ -53,6 +55,7 @@ def _add_worlds(
 def search_worlds(
     views: np.ndarray,
     seeds: np.ndarray,
+    candidates: np.ndarray,
     first: int,
     count: int,
     rollout: int,
@@ -61,20 +64,17 @@ def search_worlds(
     space: np.ndarray,
     sums: np.ndarray,
 ) -> None:
-    """Add up, for each view, what each legal card was worth in worlds number first..first + count - 1.
+    """Add up, for each view, what each candidate was worth in worlds number first..first + count - 1.
 
     Args:
         views: GAME (B,).
         seeds: uint64 (B,), from which worlds are drawn.
+        candidates: bool (B, 83), the legal actions to try.
         rollout: an index into ROLLOUTS.
         objective: an index into OBJECTIVES.
         sample: see `rollouts.sample_rounds`.
         space: GAME (2,) to work in.
-        sums: float64 (B, 2, 83), to which values and their squares are added at each legal action; nothing where
-            there is only one.
+        sums: float64 (B, 2, 83), to which values and their squares are added.
     """
-    all_actions = np.empty(NUM_ACTIONS, np.int64)
     for i in range(len(views)):
-        actions = all_actions[: legal_actions(views[i], all_actions)]
-        if len(actions) > 1:
-            _add_worlds(views[i], seeds[i], first, count, rollout, objective, sample, space, actions, sums[i])
+        _add_worlds(views[i], seeds[i], first, count, rollout, objective, sample, space, candidates[i], sums[i])

@@ -29,7 +29,7 @@ _RANDOM, _HIGHEST, _CAUTIOUS = range(3)
 _POINTS, _RELATIVE, WIN = range(3)
 
 _FUTURES = 16  # how often the rest of a game is played out in scores
-_WIN_PER_POINT = 0.01  # what a point is worth where wins count, for priors
+WIN_PER_POINT = 0.01  # what a point is worth where wins count, for priors
 _LONGEST = 1000  # rounds after which such a game counts as over: rules of one's own may know no end
 _SAMPLE = 512  # rounds from which the points of rounds to come are taken
 
@@ -105,7 +105,7 @@ def _add_round(rules: Record, points: np.ndarray, scores: np.ndarray, tens: np.n
 def fill_priors(views: np.ndarray, objective: int, weight: float, priors: np.ndarray) -> None:
     """Fill float64[B, 83] with what `cautious` makes of each legal action, in the objective's units; -inf elsewhere."""
     actions, values = np.empty(NUM_ACTIONS, np.int64), np.empty(NUM_ACTIONS)
-    scale = weight * (_WIN_PER_POINT if objective == WIN else 1.0)
+    scale = weight * (WIN_PER_POINT if objective == WIN else 1.0)
     for i in range(len(views)):
         priors[i] = -np.inf
         legal_actions(views[i], actions)

@@ -14,18 +14,23 @@ from typing import Final, Literal
 import numpy as np
 
 from fool_env.cards import NUM_ACTIONS
+from fool_env.engine import legal_mask_of
 from fool_env.rules import Rules
 from fool_env.state import GAME, NOBODY, rules_of
 
 from .ismcts import MAX_NODES, Tree, make_tree, search_trees
 from .pimc import search_worlds
-from .rollouts import NO_SAMPLE, OBJECTIVES, ROLLOUTS, WIN, fill_priors, sample_rounds
+from .policy_rollouts import Policy, search_policy_worlds
+from .rollouts import NO_SAMPLE, OBJECTIVES, ROLLOUTS, WIN, WIN_PER_POINT, fill_priors, sample_rounds
 from .scripted import check_views
 
 _DEFAULT_WORLDS: Final = 32
+_DEFAULT_ROLLOUT: Final = "highest"
 _DEFAULT_PRIOR: Final = 2.0
 _DEFAULT_C: Final = 0.7
 _BLOCK: Final = 4  # worlds between two looks at the clock
+_POINTS_PER_LOG: Final = 0.5  # what a factor of e in a policy's probability is worth, for `prior`
+_LEAST_PROBABILITY: Final = 0.01  # below which a policy's cards are not tried
 _NORMAL_QUANTILE: Final = 1.96
 
 
@@ -74,28 +79,40 @@ class PimcAgent(SearchAgent):
 
     Args:
         worlds: how many; 32 unless there is a budget.
+        rollout: "highest" unless there is a policy.
         budget_ms: milliseconds for a decision, in the place of `worlds`. Its moves then depend on the clock, and are
             not reproducible.
+        policy: a trained network. It plays the rollouts unless `rollout` says otherwise, it takes the place of
+            `cautious` in what `prior` weighs (half the logarithm of its probability, as points), and cards that it
+            plays in less than 1% of such positions are not tried.
 
     Raises:
-        ValueError: both worlds and a budget, or either negative.
+        ValueError: both worlds and a budget, or either negative; there is no such rollout or objective.
     """
 
     def __init__(
         self,
         worlds: int = 0,
-        rollout: str = "highest",
+        rollout: str = "",
         objective: str = "points",
         prior: float = _DEFAULT_PRIOR,
         budget_ms: float = 0.0,
+        policy: Policy | None = None,
     ) -> None:
         if worlds < 0 or budget_ms < 0 or (worlds > 0 and budget_ms > 0):
             raise ValueError(f"worlds={worlds}, budget_ms={budget_ms}: either the one or the other, and more than 0")
         self._worlds = 0 if budget_ms else worlds or _DEFAULT_WORLDS
         self._budget = budget_ms / 1000
-        size = {"budget_ms": budget_ms} if budget_ms else {"worlds": self._worlds}
-        super().__init__(_name("pimc", size, rollout, objective, prior), rollout, objective, prior)
-        self._space = np.zeros(2, GAME)
+        size: dict[str, float] = {"budget_ms": budget_ms} if budget_ms else {"worlds": self._worlds}
+        name = _name("pimc", size, rollout or _DEFAULT_ROLLOUT, objective, prior)
+        super().__init__(name, rollout or _DEFAULT_ROLLOUT, objective, prior)
+        self._policy = policy
+        self._policy_plays = policy is not None and not rollout
+        if policy is not None:
+            self.rules = policy.rules
+            self.name = ",".join(
+                [name, *([f"rollout={rollout}"] if rollout == _DEFAULT_ROLLOUT else []), f"policy={policy.name}"]
+            )
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
@@ -106,10 +123,11 @@ class PimcAgent(SearchAgent):
         check_views(views, seeds)
         size = 1 if self._budget else len(views)  # a budget is for one decision
         actions = np.empty(len(views), np.int64)
-        for start in range(0, len(views), size):
+        for start in range(0, len(views), size or 1):
             some = slice(start, start + size)
-            sums, played = self._search(views[some], seeds[some])
-            actions[some] = (sums[:, 0] / played + self._priors(views[some])).argmax(axis=1)
+            priors = self._priors(views[some])
+            sums, played = self._search(views[some], seeds[some], priors)
+            actions[some] = (sums[:, 0] / played + priors).argmax(axis=1)
         return actions
 
     def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
@@ -119,28 +137,41 @@ class PimcAgent(SearchAgent):
             view: GAME of shape (1,).
 
         Returns:
-            Columns by heading, each float64 (k,) for the legal actions, ascending.
+            Columns by heading, each float64 (k,) for the legal actions, ascending; -inf and NaN for those not tried.
         """
         seeds = np.array([seed], np.uint64)
         check_views(view, seeds)
-        sums, played = self._search(view, seeds)
-        (priors,) = self._priors(view)
-        means, squares = sums[0] / played
+        priors = self._priors(view)
+        sums, played = self._search(view, seeds, priors)
+        means, squares = np.where(np.isfinite(priors), sums[0] / played, np.nan)
         halves = _NORMAL_QUANTILE * np.sqrt(np.maximum(squares - means**2, 0.0) / played)
-        legal = np.isfinite(priors)
-        return {"score": (means + priors)[legal], self._heading: means[legal], "± 95%": halves[legal]}
+        scores = np.where(np.isfinite(priors[0]), means + priors[0], -np.inf)
+        legal = legal_mask_of(view[0]) == 1
+        return {"score": scores[legal], self._heading: means[legal], "± 95%": halves[legal]}
 
-    def _search(self, views: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, int]:
+    def _priors(self, views: np.ndarray) -> np.ndarray:
+        if self._policy is None:
+            return super()._priors(views)
+        probabilities = self._policy.probabilities(views)
+        tried = probabilities >= np.minimum(_LEAST_PROBABILITY, probabilities.max(axis=1, keepdims=True))
+        scale = self._prior * _POINTS_PER_LOG * (WIN_PER_POINT if self._objective == WIN else 1.0)
+        return np.where(tried, scale * np.log(np.where(tried, probabilities, 1.0)), -np.inf)
+
+    def _search(self, views: np.ndarray, seeds: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, int]:
         """The sums of values and squares, float64 (B, 2, 83), and over how many worlds they go."""
         sums, space = np.zeros((len(views), 2, NUM_ACTIONS)), np.zeros(2, GAME)
+        candidates = np.isfinite(priors)
+        candidates[candidates.sum(axis=1) == 1] = False  # no choice, no search
         block = _BLOCK if self._budget else self._worlds
         end, played = time.perf_counter() + self._budget, 0
         while played == 0 or (self._budget and time.perf_counter() < end):
             for rows, sample in self._by_rules(views):
+                world = views[rows], seeds[rows], candidates[rows], played, block
                 some = np.zeros((len(rows), 2, NUM_ACTIONS))
-                search_worlds(
-                    views[rows], seeds[rows], played, block, self._rollout, self._objective, sample, space, some
-                )
+                if self._policy is not None and self._policy_plays:
+                    search_policy_worlds(self._policy, *world, self._objective, sample, some)
+                else:
+                    search_worlds(*world, self._rollout, self._objective, sample, space, some)
                 sums[rows] += some
             played += block
         return sums, played
@@ -163,7 +194,7 @@ class _TreeAgent(SearchAgent):
     def __init__(
         self,
         iterations: int = 1000,
-        rollout: str = "highest",
+        rollout: str = _DEFAULT_ROLLOUT,
         objective: str = "points",
         prior: float = _DEFAULT_PRIOR,
         c: float = _DEFAULT_C,
@@ -233,7 +264,7 @@ class IsmctsAgent(_TreeAgent):
             totals[tree.actions[node]] = tree.totals[node, view["player"][0]]
             node = int(tree.siblings[node])
         (priors,) = self._priors(view)
-        legal = np.isfinite(priors)
+        legal = legal_mask_of(view[0]) == 1
         means = np.divide(totals, visits, out=np.full(NUM_ACTIONS, np.nan), where=visits > 0)
         return {"visits": visits[legal], "score": (means + priors)[legal], self._heading: means[legal]}
 
@@ -272,7 +303,7 @@ def _index(option: str, value: str, values: tuple[str, ...]) -> int:
 def _name(kind: str, size: dict[str, float], rollout: str, objective: str, prior: float) -> str:
     """The agent's string: its size, and the other options where they are not as usual."""
     options = [f"{option}={value:g}" for option, value in size.items()]
-    options += [f"rollout={rollout}"] if rollout != "highest" else []
+    options += [f"rollout={rollout}"] if rollout != _DEFAULT_ROLLOUT else []
     options += [f"objective={objective}"] if objective != "points" else []
     options += [f"prior={prior:g}"] if prior != _DEFAULT_PRIOR else []
     return f"{kind}:{','.join(options)}"

@@ -22,7 +22,7 @@ from fool_env.agents.explain import Explanation, explain
 from fool_env.agents.neural import CheckpointError, NeuralAgent
 from fool_env.cards import CARD_NAMES, NUM_ACTIONS, parse_card
 from fool_env.determinization import sample_worlds
-from fool_env.observation import OBSERVATION_SIZE
+from fool_env.observation import OBSERVATION_SIZE, encode
 from fool_env.render import table_text
 from fool_env.rng import derive
 from fool_env.state import GAME
@@ -72,19 +72,24 @@ def test_cautious_values_what_a_card_costs_if_the_round_ends_with_the_trick() ->
 
 
 def a_network(rules: Rules, **options: Any) -> NeuralAgent:
+    """One layer, with likings that are strong enough to be seen."""
     th.manual_seed(0)
-    return NeuralAgent(th.nn.Linear(OBSERVATION_SIZE, NUM_ACTIONS), rules, **options)
+    layer = th.nn.Linear(OBSERVATION_SIZE, NUM_ACTIONS)
+    th.nn.init.normal_(layer.weight, std=0.3)
+    return NeuralAgent(layer, rules, **options)
 
 
 @pytest.mark.parametrize("num_players", [4, 8])
 def test_a_network_plays_as_often_as_it_says(num_players: int) -> None:
     agent = a_network(Rules.official(num_players))
     draws = 2000
-    for game in positions(agent.rules, 30)[::7]:
+    for game in played(Game(agent.rules, 0, "round"), 30)[1][::7]:
         legal = game.legal_actions()
+        with th.no_grad():
+            logits = agent.network(th.from_numpy(encode(view_of(game))))[0, legal]
         [(heading, chances)] = agent.estimates(view_of(game), SEED).items()
         assert heading == "probability" and chances.dtype == np.float64 and chances.shape == (len(legal),)
-        assert chances.sum() == pytest.approx(1)
+        assert chances == pytest.approx(th.softmax(logits.double(), dim=0).numpy(), abs=1e-4)
         actions = agent.act(view_of(game).repeat(draws), np.arange(draws, dtype=np.uint64))
         shares = np.array([(actions == action).mean() for action in legal])
         assert np.abs(shares - chances).max() < 5 * np.sqrt(0.25 / draws)
@@ -179,6 +184,16 @@ def test_the_chosen_card_is_the_one_that_the_agent_plays(agent: str) -> None:
         assert marked.split()[1] == chosen
 
 
+@pytest.mark.parametrize("agent", ["pimc:worlds=8", "ismcts:iterations=200", "pimc:worlds=4,objective=win"])
+def test_search_agents_play_the_card_at_the_top(agent: str) -> None:
+    for game in positions(Rules.official(5), 50)[::5]:
+        explanation = explained(game, agent, worlds=1)
+        for values in explanation.estimates.values():
+            assert values.dtype == np.float64 and values.shape == explanation.actions.shape
+        assert explanation.chosen == explanation.actions[explanation.ranking[0]]
+        assert all(heading in str(explanation) for heading in explanation.estimates)
+
+
 @pytest.mark.parametrize("agent", ["random", "highest", "cautious"])
 def test_hidden_cards_do_not_matter(agent: str) -> None:
     rng = np.random.default_rng(0)
@@ -199,8 +214,9 @@ class Told:
     def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
         return {
             "visits": np.array([2000.0, 7.0, 2000.0]),
-            "points": np.array([1.236, -2.0, 0.0]),
+            "points": np.array([1.236, np.nan, 0.0]),
             "± 95%": np.array([0.1, 0.25, 3.0]),
+            "win": np.array([0.1236, -0.5, 0.0]),
             "probability": np.array([0.5, 0.25, 0.25]),
         }
 
@@ -215,35 +231,28 @@ def test_as_text_and_as_json() -> None:
         + """
 
 told plays G3 (decision seed 3)
-   card  visits  points  ± 95%  probability    Fool
-     G2   2,000   +1.24   0.10        50.0%  100.0%
-     G6   2,000   +0.00   3.00        25.0%    0.0%
->    G3       7   -2.00   0.25        25.0%  100.0%
+   card  visits  points  ± 95%     win  probability    Fool
+     G2   2,000   +1.24   0.10  +0.124        50.0%  100.0%
+     G6   2,000   +0.00   3.00  +0.000        25.0%    0.0%
+>    G3       7       -   0.25  -0.500        25.0%  100.0%
 Fool: of this trick, in so many of 2,000 deals, if the others play like cautious"""
     )
-    told = json.loads(json.dumps(explanation.to_dict()))
+    told = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
     cards = told.pop("cards")
     assert told == {"agent": "told", "seat": 2, "seed": 3, "worlds": 2000}
     assert [card["card"] for card in cards] == ["G2", "G6", "G3"]
     assert cards[2] == {
         "card": "G3",
         "chosen": True,
-        "estimates": {"visits": 7.0, "points": -2.0, "± 95%": 0.25, "probability": 0.25},
+        "estimates": {"visits": 7.0, "points": None, "± 95%": 0.25, "win": -0.5, "probability": 0.25},
         "fool": 1.0,
     }
 
 
-class Cheat:
-    name, omniscient = "cheat", True
-
-    def act_on_records(self, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        raise AssertionError("is not to be asked")
-
-
 def test_what_cannot_be_explained() -> None:
     game = table(*DEAL)
-    with pytest.raises(ValueError, match="cheat sees all hands"):
-        explain(Cheat(), view_of(game)[0], seed=0)
+    with pytest.raises(ValueError, match=r"cheat.* sees all hands"):
+        explain(make_agent("cheat"), view_of(game)[0], seed=0)
     for record in (game.record, game.view(1)):
         with pytest.raises(ValueError, match="view: not that of a seat that is to act"):
             explain(make_agent("highest"), record, seed=0)
@@ -329,6 +338,7 @@ def test_json_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--players", 4], "--agent"),
         (["--agent", "cautius", "--players", 4], 'no agent "cautius" (do you mean "cautious"?)'),
+        (["--agent", "cheat", "--players", 4], "sees all hands"),
         (["--agent", "nowhere.zip", "--players", 4], "nowhere.zip"),
         (["--agent", "highest"], "--transcript, or --players and --seed are needed"),
         (["--agent", "highest", "--players", 9], "num_players: 9 is not within 4 to 8"),

@@ -155,6 +155,7 @@ REFUSED: list[tuple[Callable[[Lines], int], str]] = [
     (put(1, "hands", 0, lambda hand: hand[:2]), "hands: seat 0 has 2 cards, not 3"),
     (put(1, "hands", lambda hands: hands[:2]), "3 players need 3 hands, not 2"),
     (put(1, "plays", 0, []), r"plays: \[\] is not a seat and a card"),
+    (put(1, "plays", 0, lambda play: [*play, 0]), "plays: .* is not a seat and a card"),
     (put(1, "plays", 0, 0, lambda seat: (seat + 1) % 3), r"play 1 is of seat \d, but seat \d is to act"),
     (put(1, "plays", 0, 0, True), "plays: True is not a whole number"),
     (put(1, "plays", 3, 1, "B15"), "play 4: B15 .* is not in the hand|play 4: B15"),

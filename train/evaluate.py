@@ -16,12 +16,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fool_env import Rules
@@ -39,13 +38,12 @@ from fool_env.agents.arena import (
 from fool_env.agents.batches import BatchFile
 from fool_env.agents.intervals import Interval
 from fool_env.agents.workers import Workers
+from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, output_console, refuse
 from fool_env.train.provenance import source_commit
 
 OPPONENTS = ["random", "highest", "cautious"]
-_BAD_INPUT = 2
-_INTERRUPTED = 130
+_PROGRAM = "fool-evaluate"
 _NONE = "-"
-_FILE_WIDTH = 120  # of a table that goes to a file or a pipe, which have no width of their own
 _CAPTION = """\
 points: a round's; relative: minus the mean of the other seats'; gain: minus the
 opponent's own at that seat and deal. ± is half of a 95% confidence interval."""
@@ -72,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
     except KeyboardInterrupt:  # before or after the play
         print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -84,14 +82,14 @@ def _run(argv: Sequence[str] | None) -> int:
             task = _task(options)
             store = stack.enter_context(_open_store(task, options.transcripts))
         except (ValueError, OSError) as error:
-            return _refuse(error)
+            return refuse(_PROGRAM, error)
         try:
             _evaluate_all(task, store, results)
         except KeyboardInterrupt:
-            code = _INTERRUPTED
+            code = INTERRUPTED
             print(_interruption(task, len(results)), file=sys.stderr)
         except OSError as error:  # a full disk, or a worker process that died
-            code = _refuse(error)
+            code = refuse(_PROGRAM, error)
     if results:
         _print_table(task, results)
         try:
@@ -100,23 +98,16 @@ def _run(argv: Sequence[str] | None) -> int:
             if options.plot is not None:
                 _plot(task, results, options.plot)
         except OSError as error:
-            return _refuse(error)
+            return refuse(_PROGRAM, error)
     return code
 
 
 # --- the command line
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would print its usage and exit, so that every mistake ends in one line and `main`."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; --help lists the options")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="fool-evaluate",
+    parser = Parser(
+        prog=_PROGRAM,
         description="Evaluate an agent: it plays the same deals in every seat, against one opponent after another.",
         epilog="Agents: random, lowest, highest, cautious, pimc:worlds=32, ismcts:iterations=1000, ..., or a "
         "checkpoint's path, such as runs/6p/final.zip.",
@@ -205,7 +196,7 @@ def _task(options: argparse.Namespace) -> Task:
     return Task(
         candidate,
         both_ways(matchups) if options.both_ways else matchups,
-        _common_rules(agents, options.players),
+        common_rules(agents, options.players),
         Terms(
             deals=options.deals,
             games=options.games,
@@ -242,27 +233,6 @@ def _check_paths(paths: Sequence[Path | None]) -> None:
         written.add(path.resolve())
 
 
-def _common_rules(agents: list[AnyAgent], players: int | None) -> Rules:
-    """The rules that trained agents learnt, all the same, or else the official ones for the players."""
-    learnt = [(agent.name, agent.rules) for agent in agents if hasattr(agent, "rules")]
-    if not learnt:
-        if players is None:
-            raise ValueError("--players is needed, as no checkpoint says how many")
-        return Rules.official(players)
-    first, rules = learnt[0]
-    if players is not None and players != rules.num_players:
-        raise ValueError(f"--players {players}: {first} was trained for {rules.num_players}")
-    for other, other_rules in learnt:
-        if other_rules != rules:
-            raise ValueError(f"{first} and {other} were trained with different rules: {rules} and {other_rules}")
-    return rules
-
-
-def _refuse(error: Exception) -> int:
-    print(f"fool-evaluate: error: {' '.join(str(error).split())}", file=sys.stderr)
-    return _BAD_INPUT
-
-
 # --- the work
 
 
@@ -273,17 +243,10 @@ def _open_store(task: Task, transcripts: Path | None) -> BatchFile:
 
 def _evaluate_all(task: Task, store: BatchFile, results: list[Evaluation]) -> None:
     """Append the result of each matchup, showing progress on a terminal."""
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar, Workers(task.workers) as workers:
+    with Bars() as bars, Workers(task.workers) as workers:
         for candidate, opponents in task.matchups:
             alone = "" if candidate is task.candidate else f"{candidate.name} "
-            row = bar.add_task(f"{alone}against " + "+".join(agent.name for agent in opponents), total=None)
-
-            def show(done: float, total: int, row: TaskID = row) -> None:
-                bar.update(row, completed=int(done), total=total)
-
+            show = partial(bars.show, f"{alone}against " + "+".join(agent.name for agent in opponents))
             results.append(
                 evaluate_matchup(
                     (candidate, opponents), task.rules, task.terms, workers=workers, store=store, progress=show
@@ -337,9 +300,7 @@ def _names(result: Evaluation) -> tuple[str, str]:
 
 
 def _print_table(task: Task, results: list[Evaluation]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_FILE_WIDTH)
+    console = output_console()
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     names = ["against"] if _one_way(task) else ["alone", "against"]
     for heading in names:

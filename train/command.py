@@ -1,0 +1,86 @@
+"""What the command lines of the scripts share: one line for every mistake, common rules, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from fool_env import Rules
+from fool_env.agents.agent import AnyAgent
+
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+
+FILE_WIDTH: Final = 160
+"""Of a table that goes to a file or a pipe, which have no width of their own."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises where argparse would print its usage and exit, so that every mistake ends in one line and `main`."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ValueError with argparse's message."""
+        raise ValueError(f"{message}; --help lists the options")
+
+
+def refuse(program: str, error: Exception) -> int:
+    """Say in one line what was wrong; returns the exit code."""
+    print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def common_rules(agents: Sequence[AnyAgent], players: int | None) -> Rules:
+    """The rules that trained agents learnt, all the same, or else the official ones for the players.
+
+    Raises:
+        ValueError: two were trained with different rules, or for another number of players; or nobody says how many.
+    """
+    learnt: list[tuple[str, Rules]] = [(agent.name, agent.rules) for agent in agents if hasattr(agent, "rules")]
+    if not learnt:
+        if players is None:
+            raise ValueError("--players is needed, as no checkpoint says how many")
+        return Rules.official(players)
+    first, rules = learnt[0]
+    if players is not None and players != rules.num_players:
+        raise ValueError(f"--players {players}: {first} was trained for {rules.num_players}")
+    for other, other_rules in learnt:
+        if other_rules != rules:
+            raise ValueError(f"{first} and {other} were trained with different rules: {rules} and {other_rules}")
+    return rules
+
+
+def output_console() -> Console:
+    """Standard output, as wide as the terminal, or as a file is to be."""
+    console = Console()
+    return console if console.is_terminal else Console(width=FILE_WIDTH)
+
+
+class Bars:
+    """A bar for each thing that takes its time, on standard error if that is a terminal; otherwise nothing."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._rows: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, what: str, done: float, total: int) -> None:
+        """How much of something is done."""
+        if what not in self._rows:
+            self._rows[what] = self._bars.add_task(what, total=total)
+        self._bars.update(self._rows[what], completed=int(done))

@@ -1,0 +1,166 @@
+"""LEADERBOARD.md: how the agents that come with this project fare at tables of 4, 6 and 8.
+
+    python train/leaderboard.py
+
+One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in a folder of the
+commit, `runs/leaderboard/<commit>/6p`, so that the same command goes on where it was interrupted, and never with what
+other sources played; `standings.md` is there as soon as a table is finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fool_env import Rules
+from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
+from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
+from fool_env.train.provenance import machine, source_commit
+from fool_env.train.standings import EXPLANATION
+from fool_env.train.tournament import page, save
+
+_PROGRAM = "leaderboard"
+_NUMBERS = ("deals", "games", "pair_deals", "seed")
+_OTHERS = ("agents", "allow_omniscient")
+_TABLES = "tables"
+_PLAYERS = (4, 5, 6, 7, 8)
+_INTRODUCTION = """\
+# Leaderboard
+
+Every agent that comes with fool-env, at mixed tables: for each deal a line-up is drawn by lot, each agent as often as
+the others, and plays the deal in every seat. The order is by points relative to the others at the table.
+`python train/leaderboard.py` writes this file; `configs/leaderboard.yaml` says what it plays."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
+    try:
+        options = _parser().parse_args(argv)
+        if options.workers < 1:
+            raise ValueError(f"--workers {options.workers}: at least 1 is needed")
+        plans = load_plans(options.config)
+    except (ValueError, OSError) as error:
+        return refuse(_PROGRAM, error)
+    commit = source_commit()
+    tournaments: list[Tournament] = []
+    try:
+        for plan in plans:
+            tournaments.append(_play(plan, options.runs / (commit or "no-commit"), options.workers))
+        options.out.write_text(leaderboard(tournaments, commit))
+    except (ValueError, OSError) as error:
+        return refuse(_PROGRAM, error)
+    except KeyboardInterrupt:
+        finished = f"{len(tournaments)} of {len(plans)} tables finished"
+        print(f"interrupted: {finished}; the same command goes on", file=sys.stderr)
+        return INTERRUPTED
+    print(f"wrote {options.out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=_PROGRAM, description="Play the tournaments of LEADERBOARD.md and write it.", allow_abbrev=False
+    )
+    packaged = Path(str(resources.files("fool_env.configs") / "leaderboard.yaml"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parser.add_argument(
+        "--config", type=Path, default=packaged, metavar="FILE", help="what to play (default: configs/leaderboard.yaml)"
+    )
+    parser.add_argument("--workers", type=int, default=cores, help="processes (default: as many as there are cores)")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("runs/leaderboard"),
+        metavar="FOLDER",
+        help="for what is played, under the commit (default: runs/leaderboard)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("LEADERBOARD.md"), metavar="FILE", help="(default: LEADERBOARD.md)"
+    )
+    return parser
+
+
+def load_plans(path: Path) -> list[Plan]:
+    """The tournaments of a config file, one for each number of players under `tables`.
+
+    A table has the keys agents, deals, games, pair_deals, seed and allow_omniscient, as `make_plan` has them; what
+    stands beside `tables` holds for all of them.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: a key is unknown or missing, or as `make_plan`; the message names the file.
+    """
+    try:
+        config = _section(yaml.safe_load(path.read_text()), "the file", (*_NUMBERS, *_OTHERS, _TABLES))
+        shared = {key: value for key, value in config.items() if key != _TABLES}
+        return [
+            _plan(players, shared | _section(table, f"{_TABLES}.{players}", (*_NUMBERS, *_OTHERS)))
+            for players, table in _section(config.get(_TABLES), _TABLES, _PLAYERS).items()
+        ]
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _section(values: Any, name: str, known: Sequence[Any]) -> dict[Any, Any]:
+    """A mapping that has only known keys."""
+    if not isinstance(values, dict) or not values:
+        raise ValueError(f"{name}: {values!r} is not keys and values")
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), [str(each) for each in known], n=1, cutoff=0.5)
+            raise ValueError(f"{name}: there is no key {key!r}" + (f"; do you mean {near[0]}?" if near else ""))
+    return values
+
+
+def _plan(players: int, options: dict[str, Any]) -> Plan:
+    for key in _NUMBERS:
+        if type(options.get(key, 0)) is not int:
+            raise ValueError(f"{_TABLES}.{players}: {key}: {options[key]!r} is not a whole number")
+    agents = options.pop("agents", None)
+    if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in agents):
+        raise ValueError(f"{_TABLES}.{players}: agents: {agents!r} is not a list of names")
+    return make_plan(agents, Rules.official(players), **options)
+
+
+def _play(plan: Plan, folder: Path, workers: int) -> Tournament:
+    """Play a tournament or what is missing of it, say what is finished, and leave its results in its folder."""
+    players = plan.rules.num_players
+    folder = folder / f"{players}p"
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    finished: set[str] = set()
+
+    def show(what: str, done: float, total: int) -> None:
+        bars.show(what, done, total)
+        if done == total and what not in finished:
+            finished.add(what)
+            seconds = round(time.perf_counter() - start)
+            print(f"{players} players, {what}: {total:,} done after {timedelta(seconds=seconds)}", flush=True)
+
+    with Bars() as bars:
+        tournament = play_tournament(plan, folder=folder, workers=workers, progress=show)
+    save(tournament, folder)
+    return tournament
+
+
+def leaderboard(tournaments: Sequence[Tournament], commit: str | None) -> str:
+    """LEADERBOARD.md."""
+    made_by = machine()
+    versions = ", ".join(f"{name} {made_by[name]}" for name in made_by if name != "cpu")
+    facts = f"Commit {commit or 'unknown'}; {versions}; CPU times on one core of {made_by['cpu']}."
+    parts = [_INTRODUCTION, facts, "\n".join(f"- {line}" for line in EXPLANATION)]
+    return "\n\n".join(parts + [page(tournament, "##").strip() for tournament in tournaments]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
