@@ -98,10 +98,10 @@ def write_checkpoint(path: Path, rules: Rules) -> str:
 # --- precision
 
 
-def stopping_point(agents: list[AnyAgent], precision: float, most: int) -> int:
+def stopping_point(agents: list[AnyAgent], rules: Rules, precision: float, most: int) -> int:
     """By the definition, from the deals' own numbers."""
-    n = MINIATURE.num_players
-    [batch] = run_batches(MatchJob(Match(agents[0], agents[1:], MINIATURE, 0, REPORT), "round"), most, most)
+    n = rules.num_players
+    [batch] = run_batches(MatchJob(Match(agents[0], agents[1:], rules, 0, REPORT), "round"), most, most)
     counts = batch.results
     figures = [counts["own"] / n - counts["others"] / (n * (n - 1))]
     if "control" in counts:
@@ -112,13 +112,22 @@ def stopping_point(agents: list[AnyAgent], precision: float, most: int) -> int:
     return most
 
 
-@pytest.mark.parametrize("precision", [0.25, 0.3, 0.35])
-@pytest.mark.parametrize("opponents", [[RANDOM], [RANDOM, HIGHEST]])
-def test_play_stops_with_the_first_batch_that_is_precise_enough(opponents: list[AnyAgent], precision: float) -> None:
-    stopped = evaluate(RANDOM, opponents, MINIATURE, deals=1000, games=5, precision=precision)
-    due = stopping_point([RANDOM, *opponents], precision, 1000)
+@pytest.mark.parametrize(
+    ("agents", "rules", "precision"),
+    [
+        ([RANDOM, RANDOM], MINIATURE, 0.25),
+        ([RANDOM, RANDOM], MINIATURE, 0.35),
+        ([RANDOM, RANDOM, HIGHEST], MINIATURE, 0.3),
+        ([make_agent("cautious"), HIGHEST], Rules.official(6), 0.3),  # here the gain's interval is the wider one
+    ],
+)
+def test_play_stops_with_the_first_batch_that_is_precise_enough(
+    agents: list[AnyAgent], rules: Rules, precision: float
+) -> None:
+    stopped = evaluate(agents[0], agents[1:], rules, deals=1000, games=5, precision=precision)
+    due = stopping_point(agents, rules, precision, 1000)
     assert stopped.deals == due and 200 < due < 1000, "the case tells something"
-    assert stopped == evaluate(RANDOM, opponents, MINIATURE, deals=due, games=5), "and games are all played"
+    assert stopped == evaluate(agents[0], agents[1:], rules, deals=due, games=5), "and games are all played"
 
 
 def test_two_hundred_deals_are_played_however_clear_it_is() -> None:
@@ -127,6 +136,7 @@ def test_two_hundred_deals_are_played_however_clear_it_is() -> None:
     assert evaluate(RANDOM, [RANDOM], MINIATURE, deals=30, precision=100).deals == 30
     assert evaluate(RANDOM, [RANDOM], MINIATURE, deals=215, precision=0.01).deals == 215
     assert evaluate(HIGHEST, [HIGHEST], MINIATURE, precision=1e-9).deals == 200, "equal play has no interval at all"
+    assert evaluate(RANDOM, [RANDOM], MINIATURE, deals=30, games=205, precision=100).games == 205, "it is about rounds"
 
 
 def test_progress_ends_at_the_total_though_fewer_were_enough() -> None:
@@ -204,6 +214,12 @@ def test_an_interrupted_evaluation_goes_on_from_its_file(tmp_path: Path, calls: 
     assert evaluate(Tired(0), [HIGHEST], MINIATURE, results=path, **whole) == evaluate(
         RANDOM, [HIGHEST], MINIATURE, **whole
     ), "all that precision needs is there too"
+
+
+def test_rounds_and_games_of_one_number_are_kept_apart(tmp_path: Path) -> None:
+    how = {"deals": 5, "games": 5, "results": tmp_path / "results.jsonl"}
+    result = evaluate(RANDOM, [HIGHEST], MINIATURE, **how)
+    assert result == evaluate(RANDOM, [HIGHEST], MINIATURE, **how) and result.games == result.deals == 5
 
 
 @pytest.mark.parametrize(

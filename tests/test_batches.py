@@ -63,6 +63,8 @@ class Squares:
             raise PickyError(20, "it cannot be pickled")
         if self.trouble == "death":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.trouble == "deaf":
+            time.sleep(60)
 
     def begun(self) -> list[int]:
         return sorted(int(line.split()[0]) for line in Path(self.log).read_text().splitlines())
@@ -124,9 +126,16 @@ def test_enough_is_asked_after_each_batch_in_order(log: str) -> None:
 def test_who_is_no_longer_needed_stops_at_once_and_serves_the_next(log: str) -> None:
     start = time.monotonic()
     with Workers(2) as workers:
-        job = Squares(log, endless_from=10)
-        assert len(run_batches(job, 100, 10, workers=workers, enough=lambda batches: True)) == 1
-        assert facts(run_batches(Squares(log), 50, 10, workers=workers)) == facts(run_batches(Squares(log), 50, 10))
+        run_batches(Squares(log, seconds=1.5), 20, 10, workers=workers)
+        assert len(Squares(log).processes()) == 2, "both are there"
+        endless = Squares(log, seconds=0.01, endless_from=10)
+        assert len(run_batches(endless, 100, 10, workers=workers, enough=lambda batches: True)) == 1
+        with pytest.raises(ZeroDivisionError):
+            run_batches(Squares(log, endless_from=0), 20, 10, workers=workers, progress=lambda done: 1 / 0)
+        Path(log).unlink()
+        job = Squares(log, seconds=0.1)
+        assert facts(run_batches(job, 50, 5, workers=workers)) == facts(run_batches(Squares(f"{log}2"), 50, 5))
+        assert len(job.processes()) == 2
     assert time.monotonic() - start < 30
 
 
@@ -183,13 +192,16 @@ def test_no_process_is_started_for_nothing(log: str, tmp_path: Path) -> None:
         Workers(0)
 
 
-def test_ctrl_c_ends_the_workers(log: str) -> None:
-    def interrupt(_: float) -> None:
-        signal.raise_signal(signal.SIGINT)
+def test_ctrl_c_ends_workers_that_do_not_listen(log: str) -> None:
+    start = time.monotonic()
+
+    def interrupt(done: float) -> None:
+        if done > 20:  # the third batch, which reports nothing, is being played
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt), Workers(2) as workers:
-        run_batches(Squares(log, seconds=60), 100, 10, workers=workers, progress=interrupt)
-    assert not multiprocessing.active_children()
+        run_batches(Squares(log, "deaf", seconds=0.2), 100, 10, workers=workers, progress=interrupt)
+    assert not multiprocessing.active_children() and time.monotonic() - start < 30
 
 
 # --- the file
@@ -199,7 +211,7 @@ def test_the_file_holds_the_task_and_every_batch(log: str, tmp_path: Path) -> No
     path = tmp_path / "results.jsonl"
     with BatchFile(path, TASK) as store:
         run_batches(Squares(log), 15, 10, store=store, name="squares")
-    first, *rest = lines(path)
+        first, *rest = lines(path)  # while it is open
     assert first == TASK
     assert [(line["job"], line["first"], line["count"]) for line in rest] == [("squares", 0, 10), ("squares", 10, 5)]
     assert rest[1]["results"]["squares"] == [100, 121, 144, 169, 196] and rest[1]["cpu_seconds"] == [0.25]
