@@ -366,7 +366,7 @@ def test_ctrl_c_exits_with_130_and_the_same_command_goes_on(
 
     with_second(Interrupter)
     code, out, err = run(capsys, *options)
-    assert (code, out) == (130, "") and "the same command goes on" in err and str(tmp_path) in err
+    assert (code, out) == (130, "") and "the same command goes on" in err
     assert not (tmp_path / "results.json").exists()
     with_second(Blend)
     code, out, err = run(capsys, *options)

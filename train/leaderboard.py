@@ -26,8 +26,7 @@ from fool_env import Rules
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
 from fool_env.train.provenance import machine, source_commit
-from fool_env.train.standings import EXPLANATION
-from fool_env.train.tournament import page, save
+from fool_env.train.tournament import explanation, page, save
 
 _PROGRAM = "leaderboard"
 _NUMBERS = ("deals", "games", "pair_deals", "seed")
@@ -45,24 +44,21 @@ the others, and plays the deal in every seat. The order is by points relative to
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
     try:
-        options = _parser().parse_args(argv)
-        if options.workers < 1:
-            raise ValueError(f"--workers {options.workers}: at least 1 is needed")
-        plans = load_plans(options.config)
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    commit = source_commit()
-    tournaments: list[Tournament] = []
-    try:
-        for plan in plans:
-            tournaments.append(_play(plan, options.runs / (commit or "no-commit"), options.workers))
-        options.out.write_text(leaderboard(tournaments, commit))
+        return _run(_parser().parse_args(argv))
     except (ValueError, OSError) as error:
         return refuse(_PROGRAM, error)
     except KeyboardInterrupt:
-        finished = f"{len(tournaments)} of {len(plans)} tables finished"
-        print(f"interrupted: {finished}; the same command goes on", file=sys.stderr)
+        print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.workers < 1:
+        raise ValueError(f"--workers {options.workers}: at least 1 is needed")
+    commit = source_commit()
+    plans = load_plans(options.config)
+    tournaments = [_play(plan, options.runs / (commit or "no-commit"), options.workers) for plan in plans]
+    options.out.write_text(leaderboard(tournaments, commit))
     print(f"wrote {options.out}")
     return 0
 
@@ -158,7 +154,7 @@ def leaderboard(tournaments: Sequence[Tournament], commit: str | None) -> str:
     made_by = machine()
     versions = ", ".join(f"{name} {made_by[name]}" for name in made_by if name != "cpu")
     facts = f"Commit {commit or 'unknown'}; {versions}; CPU times on one core of {made_by['cpu']}."
-    parts = [_INTRODUCTION, facts, "\n".join(f"- {line}" for line in EXPLANATION)]
+    parts = [_INTRODUCTION, facts, explanation().strip()]
     return "\n\n".join(parts + [page(tournament, "##").strip() for tournament in tournaments]) + "\n"
 
 
