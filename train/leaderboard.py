@@ -2,9 +2,9 @@
 
     python train/leaderboard.py
 
-One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in a folder of the
-commit, `runs/leaderboard/<commit>/6p`, so that the same command goes on where it was interrupted, and never with what
-other sources played; `standings.md` is there as soon as a table is finished.
+One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in
+`runs/leaderboard/<digest>/6p`, the digest being that of the sources that play: so the same command goes on where it
+was interrupted, and never with what other sources played. `standings.md` is there as soon as a table is finished.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import yaml
 from fool_env import Rules
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
-from fool_env.train.provenance import machine, source_commit
+from fool_env.train.provenance import machine, players_digest, source_commit
 from fool_env.train.tournament import explanation, page, save
 
 _PROGRAM = "leaderboard"
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"--workers {options.workers}: at least 1 is needed")
     commit = source_commit()
     plans = load_plans(options.config)
-    tournaments = [_play(plan, options.runs / (commit or "no-commit"), options.workers) for plan in plans]
+    tournaments = [_play(plan, options.runs / players_digest(), options.workers) for plan in plans]
     options.out.write_text(leaderboard(tournaments, commit))
     print(f"wrote {options.out}")
     return 0
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("runs/leaderboard"),
         metavar="FOLDER",
-        help="for what is played, under the commit (default: runs/leaderboard)",
+        help="for what is played (default: runs/leaderboard)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("LEADERBOARD.md"), metavar="FILE", help="(default: LEADERBOARD.md)"
