@@ -55,10 +55,12 @@ class Outlook(NamedTuple):
     """Seats that play after it in this trick."""
     tricks_left: int
     """The fewest tricks that can follow this one."""
-    unseen: np.ndarray
-    """The cards of each colour that are neither in its hand nor played, as bits: uint32[4]."""
-    num_unseen: np.ndarray
-    """How many these are: int64[4]."""
+    unseen: FourCounts
+    """The cards of each colour that are neither in its hand nor played, as bits."""
+    num_unseen: FourCounts
+    """How many these are."""
+    total_unseen: int
+    """Of all colours."""
     lacks: np.ndarray
     """The chance that a certain unseen card of a colour is not in the hand of each later seat: float64[8, 4].
 
@@ -66,6 +68,10 @@ class Outlook(NamedTuple):
     """
     held: int
     """The cost of its own hand."""
+    best: FourCounts
+    """Its best card where each colour is led, see `best_in`."""
+    exposed: tuple[float, float, float, float]
+    """What `exposed_in` says of these."""
 
 
 @kernel
@@ -118,7 +124,7 @@ def value_of(view: Record, action: int, outlook: Outlook) -> float:
         value += LOWER_LEFT * (count_above(same_colour, WILD_RANK) - count_above(same_colour, rank))
         if outlook.num_unseen[colour] > 0:
             value += SHED_BEATABLE * cost * count_above(outlook.unseen[colour], rank) / outlook.num_unseen[colour]
-            value += PLENTIFUL * outlook.num_unseen[colour] / outlook.num_unseen.sum()
+            value += PLENTIFUL * outlook.num_unseen[colour] / outlook.total_unseen
     hand = (
         view.hands[seat, 0] ^ (gone if colour == 0 else np.uint32(0)),
         view.hands[seat, 1] ^ (gone if colour == 1 else np.uint32(0)),
@@ -149,7 +155,7 @@ def chances(view: Record, action: int, outlook: Outlook) -> tuple[float, float]:
         # A 1 on an open colour: whoever sets the colour follows it, and nobody knows which it will be.
         fool = 0.0
         for set_colour in range(NUM_COLOURS):
-            share = outlook.num_unseen[set_colour] / max(outlook.num_unseen.sum(), 1)
+            share = outlook.num_unseen[set_colour] / max(outlook.total_unseen, 1)
             higher = count_higher(outlook.unseen, set_colour, WILD_RANK, True)
             fool += share * fool_chance(outlook.lacks, 1, outlook.num_later, higher, worse_needed)
         return fool, 0.0
@@ -164,7 +170,7 @@ def chances(view: Record, action: int, outlook: Outlook) -> tuple[float, float]:
 
 
 @kernel
-def count_higher(unseen: np.ndarray, lead_colour: int, rank: int, follows: bool) -> FourCounts:
+def count_higher(unseen: FourCounts, lead_colour: int, rank: int, follows: bool) -> FourCounts:
     """Count the unseen cards a seat must lack, colour by colour, if its highest card is to be worse than a given one.
 
     Than one of the lead colour (or a 1): the higher ones of that colour. Than one off colour: all of the lead colour
@@ -179,7 +185,7 @@ def count_higher(unseen: np.ndarray, lead_colour: int, rank: int, follows: bool)
 
 
 @kernel
-def _count_higher_of(unseen: np.ndarray, colour: int, lead_colour: int, rank: int, follows: bool) -> int:
+def _count_higher_of(unseen: FourCounts, colour: int, lead_colour: int, rank: int, follows: bool) -> int:
     if follows:
         return count_above(unseen[colour], rank) if colour == lead_colour else np.int64(0)
     return count_above(unseen[colour], WILD_RANK if colour == lead_colour else rank)
@@ -215,19 +221,33 @@ def fool_chance(lacks: np.ndarray, first: int, last: int, higher: FourCounts, wo
 @kernel
 def exposure(view: Record, hand: FourCounts, has_ones: bool, outlook: Outlook) -> float:
     """The chance to be a Fool with a hand's best card, all others playing, in a colour drawn from the unseen cards."""
-    total = outlook.num_unseen.sum()
     top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
-    others = view.num_players - view.num_fools - 1
     exposed = 0.0
     for lead_colour in range(NUM_COLOURS):
-        if outlook.num_unseen[lead_colour] == 0:
-            continue
-        follows = hand[lead_colour] != 0 or has_ones
-        rank = highest_rank(hand[lead_colour]) if follows else top
-        higher = count_higher(outlook.unseen, lead_colour, rank, follows)
-        chance = worse_chance(outlook.lacks, _OTHER, higher)
-        exposed += binomial_below(view.num_fools, others, chance) * outlook.num_unseen[lead_colour] / total
+        best = best_in(hand[lead_colour], has_ones, top)
+        if best == outlook.best[lead_colour]:  # as with the whole hand: most are
+            exposed += outlook.exposed[lead_colour]
+        else:
+            exposed += exposed_in(view, lead_colour, best, outlook.unseen, outlook.total_unseen, outlook.lacks)
     return exposed
+
+
+@kernel
+def best_in(cards: int, has_ones: bool, top: int) -> int:
+    """The rank of the best card to play where a colour is led, below 0 if it does not follow."""
+    return highest_rank(cards) if cards != 0 or has_ones else -top
+
+
+@kernel
+def exposed_in(
+    view: Record, lead_colour: int, best: int, unseen: FourCounts, total_unseen: int, lacks: np.ndarray
+) -> float:
+    """The chance that a colour is led, drawn from the unseen cards, and that its `best_in` is then a Fool's card."""
+    if unseen[lead_colour] == 0:
+        return 0.0
+    chance = worse_chance(lacks, _OTHER, count_higher(unseen, lead_colour, abs(best), best > 0))
+    others = view.num_players - view.num_fools - 1
+    return binomial_below(view.num_fools, others, chance) * count_above(unseen[lead_colour], WILD_RANK) / total_unseen
 
 
 @kernel
@@ -246,32 +266,60 @@ def binomial_below(limit: int, trials: int, chance: float) -> float:
 @kernel
 def look_out(view: Record) -> Outlook:
     """The `Outlook` of the seat to act, from its hand and what is public."""
-    seat = view.player
-    unseen = np.empty(NUM_COLOURS, np.uint32)
-    num_unseen = np.empty(NUM_COLOURS, np.int64)
-    lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
     later = np.empty(MAX_PLAYERS, np.int64)
     num_later = seats_to_come(view, later)
+    lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
+    fill_lacks(view, later[:num_later], lacks)
+    unseen = unseen_in(view, 0), unseen_in(view, 1), unseen_in(view, 2), unseen_in(view, 3)
+    num_unseen = (
+        count_above(unseen[0], WILD_RANK),
+        count_above(unseen[1], WILD_RANK),
+        count_above(unseen[2], WILD_RANK),
+        count_above(unseen[3], WILD_RANK),
+    )
+    total = num_unseen[0] + num_unseen[1] + num_unseen[2] + num_unseen[3]
+    hand, has_ones = view.hands[view.player], view.ones[view.player] > 0
+    top = max(highest_rank(hand[0]), highest_rank(hand[1]), highest_rank(hand[2]), highest_rank(hand[3]))
+    best = (
+        best_in(hand[0], has_ones, top),
+        best_in(hand[1], has_ones, top),
+        best_in(hand[2], has_ones, top),
+        best_in(hand[3], has_ones, top),
+    )
+    exposed = (
+        exposed_in(view, 0, best[0], unseen, total, lacks),
+        exposed_in(view, 1, best[1], unseen, total, lacks),
+        exposed_in(view, 2, best[2], unseen, total, lacks),
+        exposed_in(view, 3, best[3], unseen, total, lacks),
+    )
+    tricks_left, held = fewest_tricks_left(view, later[:num_later]), held_penalty(view, view.player)
+    return Outlook(num_later, tricks_left, unseen, num_unseen, total, lacks, held, best, exposed)
+
+
+@kernel
+def unseen_in(view: Record, colour: int) -> int:
+    """The cards of a colour that are neither in the hand of the seat to act nor played, as bits."""
+    return deck_mask(view, colour) & ~(view.hands[view.player, colour] | view.played[colour])
+
+
+@kernel
+def fill_lacks(view: Record, later: np.ndarray, lacks: np.ndarray) -> None:
+    """Fill in `Outlook.lacks`: a colour is spread over the hands of those that have not shown to lack it (R16)."""
     cards = np.int64(0)
     for other in range(view.num_players):
-        if other != seat:
+        if other != view.player:
             cards += view.hand_sizes[other]
     for colour in range(NUM_COLOURS):
-        unseen[colour] = deck_mask(view, colour) & ~(view.hands[seat, colour] | view.played[colour])
-        num_unseen[colour] = count_above(unseen[colour], WILD_RANK)
-        # The colour is spread over the hands of those that have not shown to lack it, as if evenly (R16).
         places = np.int64(0)
         for other in range(view.num_players):
-            if other != seat and may_hold(view, other, colour):
+            if other != view.player and may_hold(view, other, colour):
                 places += view.hand_sizes[other]
         if places == 0:
             continue
-        for k in range(num_later):
+        for k in range(len(later)):
             if may_hold(view, later[k], colour):
                 lacks[k, colour] = 1.0 - view.hand_sizes[later[k]] / places
         lacks[_OTHER, colour] = max(0.0, 1.0 - cards / (view.num_players - 1) / places)
-    tricks_left = fewest_tricks_left(view, later[:num_later])
-    return Outlook(num_later, tricks_left, unseen, num_unseen, lacks, held_penalty(view, seat))
 
 
 @kernel

@@ -29,6 +29,7 @@ _DEFAULT_ROLLOUT: Final = "highest"
 _DEFAULT_PRIOR: Final = 2.0
 _DEFAULT_C: Final = 0.7
 _BLOCK: Final = 4  # worlds between two looks at the clock
+_POINTS_PER_LOG: Final = 0.5  # what a factor of e in a policy's probability is worth, for `prior`
 _LEAST_PROBABILITY: Final = 0.01  # below which a policy's cards are not tried
 _NORMAL_QUANTILE: Final = 1.96
 
@@ -82,8 +83,8 @@ class PimcAgent(SearchAgent):
         budget_ms: milliseconds for a decision, in the place of `worlds`. Its moves then depend on the clock, and are
             not reproducible.
         policy: a trained network. It plays the rollouts unless `rollout` says otherwise, it takes the place of
-            `cautious` in what `prior` weighs (the logarithm of its probability), and cards that it plays in less than
-            1% of such positions are not tried.
+            `cautious` in what `prior` weighs (half the logarithm of its probability, as points), and cards that it
+            plays in less than 1% of such positions are not tried.
 
     Raises:
         ValueError: both worlds and a budget, or either negative; there is no such rollout or objective.
@@ -153,7 +154,7 @@ class PimcAgent(SearchAgent):
             return super()._priors(views)
         probabilities = self._policy.probabilities(views)
         tried = probabilities >= np.minimum(_LEAST_PROBABILITY, probabilities.max(axis=1, keepdims=True))
-        scale = self._prior * (WIN_PER_POINT if self._objective == WIN else 1.0)
+        scale = self._prior * _POINTS_PER_LOG * (WIN_PER_POINT if self._objective == WIN else 1.0)
         return np.where(tried, scale * np.log(np.where(tried, probabilities, 1.0)), -np.inf)
 
     def _search(self, views: np.ndarray, seeds: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,43 +15,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from checkpoints import write_checkpoint
 
 from fool_env import Rules
 from fool_env.agents.agent import make_agent
-from fool_env.agents.network import PolicyNetwork
-from fool_env.agents.neural import CHECKPOINT_FORMAT
-from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
+from fool_env.observation import OBSERVATION_VERSION
 from fool_env.train import evaluate as script
 from fool_env.transcript import read_transcripts
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train" / "evaluate.py"
-HIDDEN = [8]
 RESULT_FIELDS = ["candidate", "opponent", "omniscient", "deals", "points", "points_ci", "relative", "relative_ci"]
 RESULT_FIELDS += ["gain", "gain_ci", "tens", "fool", "games", "wins", "wins_ci", "placement"]
 REPORT_FIELDS = ["agent", "players", "rules", "deals", "games", "precision", "seed", "sampling", "commit", "results"]
-
-
-def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | None = None, weights: Any = None) -> str:
-    """An untrained network as a checkpoint, or one with something wrong."""
-    torch.manual_seed(1)
-    if weights is None:
-        names = PolicyNetwork(HIDDEN, card_facts=False).state_dict().items()
-        weights = {name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}
-    says = {
-        "format": CHECKPOINT_FORMAT,
-        "observation_version": OBSERVATION_VERSION,
-        "observation_size": OBSERVATION_SIZE,
-        "rules": rules.to_dict(),
-        "episode": "round",
-        "network": {"hidden": HIDDEN, "card_facts": False},
-    }
-    saved = io.BytesIO()
-    torch.save(weights, saved)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("fool.json", json.dumps({**says, **(description or {})}))
-        archive.writestr("policy.pth", saved.getvalue())
-    return str(path)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -8,9 +8,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 from deals import play, table
+from positions import decisions, position, view_of
 from variants import PRESETS
 
-from fool_env import FoolVectorEnv, Game, Rules
+from fool_env import Game, Rules
 from fool_env.agents import ismcts, search
 from fool_env.agents.agent import AgentError, make_agent
 from fool_env.agents.arena import evaluate
@@ -19,7 +20,7 @@ from fool_env.agents.search import CheatAgent, IsmctsAgent, PimcAgent
 from fool_env.cards import card_name, parse_card
 from fool_env.determinization import sample_worlds
 from fool_env.engine import legal_mask_of
-from fool_env.state import GAME, copy_games
+from fool_env.state import GAME
 
 AGENTS = [
     "pimc:worlds=3",
@@ -29,32 +30,6 @@ AGENTS = [
     "ismcts:iterations=20,rollout=random,objective=win,c=2",
 ]
 HIGHEST = make_agent("highest")
-
-
-def position(preset: str, seed: int, plays: int, episode: str = "game") -> Game:
-    """A game after some random plays, before a choice."""
-    game, luck = Game(PRESETS[preset], seed, episode), np.random.default_rng(seed)
-    while plays > 0 or len(game.legal_actions()) == 1:
-        game.play(int(luck.choice(game.legal_actions())))
-        if game.round_over:
-            game.next_round()
-        plays -= 1
-    return game
-
-
-def view_of(game: Game) -> np.ndarray:
-    return np.array([game.view(game.player)], GAME)
-
-
-def decisions(preset: str, count: int, episode: str = "game") -> tuple[np.ndarray, np.ndarray]:
-    """Views from random play at many tables, all moves of a round among them, and a seed for each."""
-    env, bot = FoolVectorEnv(count, PRESETS[preset], episode=episode, seed=3), make_agent("random")
-    views = copy_games(env.views)
-    for step in range(70):
-        later = np.arange(count) > step
-        views[later] = env.views[later]
-        env.step(bot.act(env.views, env.seeds + np.uint64(step)))
-    return views, np.arange(count, dtype=np.uint64) + np.uint64(99)
 
 
 # --- what a move depends on
