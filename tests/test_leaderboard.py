@@ -12,6 +12,7 @@ import pytest
 from fool_env.agents.agent import OmniscientAgent, make_agent
 from fool_env.train import contest
 from fool_env.train import leaderboard as script
+from fool_env.train.provenance import players_digest, sources_digest
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "leaderboard.yaml"
 SMALL = """\
@@ -29,7 +30,8 @@ tables:
 @pytest.fixture(autouse=True)
 def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "REPLICATES", 10)
-    monkeypatch.setattr(script, "source_commit", lambda: "0123abc")
+    monkeypatch.setattr(script, "source_commit", lambda: "89ab012")
+    monkeypatch.setattr(script, "players_digest", lambda: "0123abc")
 
 
 def run(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *more: object) -> tuple[int, str, str]:
@@ -47,7 +49,7 @@ def test_one_command_writes_a_table_for_each_number_of_players(
     code, out, err = run(capsys, tmp_path, SMALL)
     assert (code, err) == (0, "") and out.count("4 players, rounds: 10 done after 0:00:") == 1
     text = (tmp_path / "out.md").read_text()
-    assert "Commit 0123abc; fool-env " in text and "numba" in text and "CPU times on one core of" in text
+    assert "Commit 89ab012; fool-env " in text and "numba" in text and "CPU times on one core of" in text
     four, six, eight = text.split("\n## ")[1:]
     assert four.startswith("4 players\n") and "10 deals and 2 games (wins by chance: 25.0%)" in four
     assert "seed 3" in four and "seed 4" in six and "seed 3" in eight
@@ -79,7 +81,7 @@ def test_an_interrupted_leaderboard_goes_on_with_the_same_command(
     with monkeypatch.context() as patch:
         patch.setattr(script, "play_tournament", interrupted)
         code, _, err = run(capsys, tmp_path, SMALL)
-    assert code == 130 and "1 of 3 tables finished; the same command goes on" in err
+    assert code == 130 and "interrupted; the same command goes on" in err
     assert not (tmp_path / "out.md").exists()
     batches = tmp_path / "runs/0123abc/4p/batches.jsonl"
     before = batches.read_bytes()
@@ -92,10 +94,20 @@ def test_what_other_sources_played_is_not_taken(
 ) -> None:
     text = "agents: [random, highest]\ntables: {4: {deals: 4, pair_deals: 0}}\n"
     run(capsys, tmp_path, text)
-    monkeypatch.setattr(script, "source_commit", lambda: "4567def-dirty")
+    monkeypatch.setattr(script, "players_digest", lambda: "4567def")
     run(capsys, tmp_path, text)
-    assert (tmp_path / "runs/4567def-dirty/4p/batches.jsonl").is_file()
-    assert "Commit 4567def-dirty;" in (tmp_path / "out.md").read_text()
+    assert sorted(path.parts[-3] for path in tmp_path.glob("runs/*/4p/batches.jsonl")) == ["0123abc", "4567def"]
+
+
+def test_the_digest_changes_with_every_edit_of_what_plays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    source = tmp_path / "a" / "agent.py"
+    digests = []
+    for text in ("x = 1\n", "x = 2\n", ""):
+        source.write_text(text)
+        digests.append(sources_digest(tmp_path, tmp_path / "a"))
+    source.rename(source.with_name("other.py"))
+    assert len({*digests, sources_digest(tmp_path, tmp_path / "a"), players_digest()}) == 5
 
 
 @pytest.mark.parametrize(

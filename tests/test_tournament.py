@@ -366,7 +366,7 @@ def test_ctrl_c_exits_with_130_and_the_same_command_goes_on(
 
     with_second(Interrupter)
     code, out, err = run(capsys, *options)
-    assert (code, out) == (130, "") and "the same command goes on" in err and str(tmp_path) in err
+    assert (code, out) == (130, "") and "the same command goes on" in err
     assert not (tmp_path / "results.json").exists()
     with_second(Blend)
     code, out, err = run(capsys, *options)
@@ -384,6 +384,7 @@ def test_ctrl_c_exits_with_130_and_the_same_command_goes_on(
         ("--agents random highest", "--players is needed"),
         ("--agents random highest random --players 4", "random is named twice"),
         ("--agents random hihgest --players 4", 'do you mean "highest"'),
+        ("--agents random highest cheat:iterations=4 --players 4", "--allow-omniscient"),
         ("--agents random missing.zip --players 4", "missing.zip"),
         ("--agents random highest --players 3", "3 is not within 4 to 8"),
         ("--agents random highest --players 4 --deals 0", "deals: 0"),

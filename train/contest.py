@@ -101,7 +101,7 @@ def make_plan(
     if bounds and not allow_omniscient:
         raise ValueError(
             f"agents: {next(iter(bounds))} sees all hands: what it reaches is an upper bound, not a strength; "
-            "allow-omniscient lets it play without a rank"
+            "allow_omniscient (--allow-omniscient) lets it play without a rank"
         )
     if len(field) < 2:
         raise ValueError(f"agents: {len(field)} to be ordered; at least 2 are needed")

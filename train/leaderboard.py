@@ -2,9 +2,9 @@
 
     python train/leaderboard.py
 
-One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in a folder of the
-commit, `runs/leaderboard/<commit>/6p`, so that the same command goes on where it was interrupted, and never with what
-other sources played; `standings.md` is there as soon as a table is finished.
+One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in
+`runs/leaderboard/<digest>/6p`, the digest being that of the sources that play: so the same command goes on where it
+was interrupted, and never with what other sources played. `standings.md` is there as soon as a table is finished.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ import yaml
 from fool_env import Rules
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
-from fool_env.train.provenance import machine, source_commit
-from fool_env.train.standings import EXPLANATION
-from fool_env.train.tournament import page, save
+from fool_env.train.provenance import machine, players_digest, source_commit
+from fool_env.train.tournament import explanation, page, save
 
 _PROGRAM = "leaderboard"
 _NUMBERS = ("deals", "games", "pair_deals", "seed")
@@ -45,24 +44,21 @@ the others, and plays the deal in every seat. The order is by points relative to
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
     try:
-        options = _parser().parse_args(argv)
-        if options.workers < 1:
-            raise ValueError(f"--workers {options.workers}: at least 1 is needed")
-        plans = load_plans(options.config)
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    commit = source_commit()
-    tournaments: list[Tournament] = []
-    try:
-        for plan in plans:
-            tournaments.append(_play(plan, options.runs / (commit or "no-commit"), options.workers))
-        options.out.write_text(leaderboard(tournaments, commit))
+        return _run(_parser().parse_args(argv))
     except (ValueError, OSError) as error:
         return refuse(_PROGRAM, error)
     except KeyboardInterrupt:
-        finished = f"{len(tournaments)} of {len(plans)} tables finished"
-        print(f"interrupted: {finished}; the same command goes on", file=sys.stderr)
+        print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.workers < 1:
+        raise ValueError(f"--workers {options.workers}: at least 1 is needed")
+    commit = source_commit()
+    plans = load_plans(options.config)
+    tournaments = [_play(plan, options.runs / players_digest(), options.workers) for plan in plans]
+    options.out.write_text(leaderboard(tournaments, commit))
     print(f"wrote {options.out}")
     return 0
 
@@ -82,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("runs/leaderboard"),
         metavar="FOLDER",
-        help="for what is played, under the commit (default: runs/leaderboard)",
+        help="for what is played (default: runs/leaderboard)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("LEADERBOARD.md"), metavar="FILE", help="(default: LEADERBOARD.md)"
@@ -158,7 +154,7 @@ def leaderboard(tournaments: Sequence[Tournament], commit: str | None) -> str:
     made_by = machine()
     versions = ", ".join(f"{name} {made_by[name]}" for name in made_by if name != "cpu")
     facts = f"Commit {commit or 'unknown'}; {versions}; CPU times on one core of {made_by['cpu']}."
-    parts = [_INTRODUCTION, facts, "\n".join(f"- {line}" for line in EXPLANATION)]
+    parts = [_INTRODUCTION, facts, explanation().strip()]
     return "\n\n".join(parts + [page(tournament, "##").strip() for tournament in tournaments]) + "\n"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
+
+import fool_env
+from fool_env import agents
 
 
 def source_commit() -> str | None:
@@ -19,6 +23,20 @@ def source_commit() -> str | None:
         return subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def players_digest() -> str:
+    """Of the sources by which games are played, those of the environment and of the agents: 12 hexadecimal digits."""
+    return sources_digest(Path(str(fool_env.__file__)).parent, Path(str(agents.__file__)).parent)
+
+
+def sources_digest(*folders: Path) -> str:
+    """Of the Python files in folders."""
+    digest = hashlib.sha256()
+    for source in (source for folder in folders for source in sorted(folder.glob("*.py"))):
+        content = source.read_bytes()
+        digest.update(f"{source.name}:{len(content)}:".encode() + content)
+    return digest.hexdigest()[:12]
 
 
 def machine() -> dict[str, str]:

@@ -38,20 +38,20 @@ _PROGRAM = "fool-tournament"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
     try:
-        options = _parser().parse_args(argv)
-        plan = _plan(options)
-        folder = options.out or Path("runs") / f"tournament-{plan.rules.num_players}p"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    try:
-        with Bars() as bars:
-            tournament = play_tournament(plan, folder=folder, workers=options.workers, progress=bars.show)
+        return _run(_parser().parse_args(argv))
     except (ValueError, OSError) as error:
         return refuse(_PROGRAM, error)
     except KeyboardInterrupt:
-        print(f"interrupted; the same command goes on with what is in {folder}", file=sys.stderr)
+        print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    plan = _plan(options)
+    folder = options.out or Path("runs") / f"tournament-{plan.rules.num_players}p"
+    folder.mkdir(parents=True, exist_ok=True)
+    with Bars() as bars:
+        tournament = play_tournament(plan, folder=folder, workers=options.workers, progress=bars.show)
     code = 0
     try:
         save(tournament, folder)
@@ -115,7 +115,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 def save(tournament: Tournament, folder: Path) -> None:
     """Write results.json, standings.md and, if there are pairs, head-to-head.png."""
     (folder / "results.json").write_text(json.dumps(tournament.to_dict(), indent=2) + "\n")
-    (folder / "standings.md").write_text(page(tournament, "#"))
+    (folder / "standings.md").write_text(f"{page(tournament, '#')}\n{explanation()}")
     if tournament.pairs is not None:
         names = [standing.agent for standing in tournament.standings]
         title = f"{tournament.plan.rules.num_players} players, {tournament.plan.pair_deals:,} deals in every seat"
@@ -132,6 +132,11 @@ def page(tournament: Tournament, heading: str) -> str:
         markdown(seat_words(tournament.seats)),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def explanation() -> str:
+    """What the columns mean, as a list in Markdown."""
+    return "".join(f"- {line}\n" for line in EXPLANATION)
 
 
 def _print(tournament: Tournament) -> None:
