@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-import torch
+from checkpoints import write_checkpoint
 
 from fool_env import Rules
 from fool_env.agents.agent import AnyAgent, make_agent
@@ -30,10 +27,8 @@ from fool_env.agents.arena import (
 from fool_env.agents.batches import BATCH_DEALS, run_batches
 from fool_env.agents.intervals import half_width
 from fool_env.agents.match import Match, MatchJob
-from fool_env.agents.network import PolicyNetwork
-from fool_env.agents.neural import CHECKPOINT_FORMAT, CheckpointError
+from fool_env.agents.neural import CheckpointError
 from fool_env.agents.workers import Workers
-from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.transcript import read_transcripts
 
 RANDOM, LOWEST, HIGHEST = make_agent("random"), make_agent("lowest"), make_agent("highest")
@@ -80,19 +75,6 @@ class Tired:
         if self._calls < 0:
             raise KeyboardInterrupt
         return RANDOM.act(views, seeds)
-
-
-def write_checkpoint(path: Path, rules: Rules) -> str:
-    torch.manual_seed(1)
-    names = PolicyNetwork([16], card_facts=False).state_dict().items()
-    saved = io.BytesIO()
-    torch.save({name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}, saved)
-    says = {"format": CHECKPOINT_FORMAT, "observation_version": OBSERVATION_VERSION, "episode": "round"}
-    says |= {"observation_size": OBSERVATION_SIZE, "rules": rules.to_dict()}
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("fool.json", json.dumps({**says, "network": {"hidden": [16], "card_facts": False}}))
-        archive.writestr("policy.pth", saved.getvalue())
-    return str(path)
 
 
 # --- precision

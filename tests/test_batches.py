@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -202,6 +203,26 @@ def test_ctrl_c_ends_workers_that_do_not_listen(log: str) -> None:
     with pytest.raises(KeyboardInterrupt), Workers(2) as workers:
         run_batches(Squares(log, "deaf", seconds=0.2), 100, 10, workers=workers, progress=interrupt)
     assert not multiprocessing.active_children() and time.monotonic() - start < 30
+
+
+def test_workers_take_no_notice_of_ctrl_c_themselves(log: str) -> None:
+    """In a terminal it reaches them too, from their first moment on; it is for the process that started them."""
+    finished = threading.Event()
+
+    def interrupt() -> None:
+        while not finished.wait(0.05):
+            for child in multiprocessing.active_children():
+                os.kill(child.pid, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with Workers(2) as workers:
+            batches = run_batches(Squares(log, seconds=0.2), 40, 10, workers=workers)
+    finally:
+        finished.set()
+        thread.join()
+    assert facts(batches) == facts(run_batches(Squares(log), 40, 10))
 
 
 # --- the file
