@@ -190,6 +190,8 @@ class _TreeAgent(SearchAgent):
 
     _kind: str
     _cheats: bool
+    _usual_rollout = _DEFAULT_ROLLOUT
+    _usual_prior = _DEFAULT_PRIOR
 
     def __init__(
         self,
@@ -202,7 +204,8 @@ class _TreeAgent(SearchAgent):
         if iterations < 1 or c < 0:
             raise ValueError(f"iterations={iterations}, c={c}: at least 1 iteration, and c not negative")
         size: dict[str, float] = {"iterations": iterations} if c == _DEFAULT_C else {"iterations": iterations, "c": c}
-        super().__init__(_name(self._kind, size, rollout, objective, prior), rollout, objective, prior)
+        name = _name(self._kind, size, rollout, objective, prior, self._usual_rollout, self._usual_prior)
+        super().__init__(name, rollout, objective, prior)
         self._iterations, self._c = iterations, c
 
     def _new_tree(self) -> Tree:
@@ -270,10 +273,25 @@ class IsmctsAgent(_TreeAgent):
 
 
 class CheatAgent(_TreeAgent):
-    """`cheat`: the same search on the true hands, with luck of its own: an upper bound, not an opponent."""
+    """`cheat`: the same search on the true hands, with luck of its own: an upper bound, not an opponent.
+
+    It fares best with few iterations: deep in the tree the others are taken to see all hands as well.
+    """
 
     _kind = "cheat"
     _cheats = True
+    _usual_rollout = "cautious"
+    _usual_prior = 0.0
+
+    def __init__(
+        self,
+        iterations: int = 30,
+        rollout: str = _usual_rollout,
+        objective: str = "points",
+        prior: float = _usual_prior,
+        c: float = _DEFAULT_C,
+    ) -> None:
+        super().__init__(iterations, rollout, objective, prior, c)
 
     @property
     def omniscient(self) -> Literal[True]:
@@ -300,10 +318,18 @@ def _index(option: str, value: str, values: tuple[str, ...]) -> int:
     return values.index(value)
 
 
-def _name(kind: str, size: dict[str, float], rollout: str, objective: str, prior: float) -> str:
+def _name(
+    kind: str,
+    size: dict[str, float],
+    rollout: str,
+    objective: str,
+    prior: float,
+    usual_rollout: str = _DEFAULT_ROLLOUT,
+    usual_prior: float = _DEFAULT_PRIOR,
+) -> str:
     """The agent's string: its size, and the other options where they are not as usual."""
     options = [f"{option}={value:g}" for option, value in size.items()]
-    options += [f"rollout={rollout}"] if rollout != _DEFAULT_ROLLOUT else []
+    options += [f"rollout={rollout}"] if rollout != usual_rollout else []
     options += [f"objective={objective}"] if objective != "points" else []
-    options += [f"prior={prior:g}"] if prior != _DEFAULT_PRIOR else []
+    options += [f"prior={prior:g}"] if prior != usual_prior else []
     return f"{kind}:{','.join(options)}"
