@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fool_env import Game, Rules
 from fool_env.agents import ismcts, search
 from fool_env.agents.agent import AgentError, make_agent
 from fool_env.agents.arena import evaluate
+from fool_env.agents.pimc import search_worlds
 from fool_env.agents.rollouts import fill_results, sample_rounds
 from fool_env.agents.search import CheatAgent, IsmctsAgent, PimcAgent
 from fool_env.cards import card_name, parse_card
@@ -262,7 +264,15 @@ def test_a_budget_is_spent_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None
         assert worlds == blocks * search._BLOCK
     same = PimcAgent(worlds=worlds)
     assert same.estimates(view, seed[0])["points"] == pytest.approx(bot.estimates(view, seed[0])["points"])
+    blocks_of: list[int] = []
+
+    def count_blocks(views: np.ndarray, *more: Any) -> None:
+        blocks_of.append(len(views))
+        search_worlds(views, *more)
+
+    monkeypatch.setattr(search, "search_worlds", count_blocks)
     assert PimcAgent(budget_ms=3).act(view.repeat(2), seed.repeat(2)).shape == (2,)
+    assert blocks_of == [1] * 6, "three for each decision"
 
 
 @pytest.mark.parametrize(
