@@ -191,7 +191,6 @@ class _TreeAgent(SearchAgent):
     _kind: str
     _cheats: bool
     _usual_rollout = _DEFAULT_ROLLOUT
-    _usual_prior = _DEFAULT_PRIOR
 
     def __init__(
         self,
@@ -204,7 +203,7 @@ class _TreeAgent(SearchAgent):
         if iterations < 1 or c < 0:
             raise ValueError(f"iterations={iterations}, c={c}: at least 1 iteration, and c not negative")
         size: dict[str, float] = {"iterations": iterations} if c == _DEFAULT_C else {"iterations": iterations, "c": c}
-        name = _name(self._kind, size, rollout, objective, prior, self._usual_rollout, self._usual_prior)
+        name = _name(self._kind, size, rollout, objective, prior, self._usual_rollout)
         super().__init__(name, rollout, objective, prior)
         self._iterations, self._c = iterations, c
 
@@ -281,14 +280,13 @@ class CheatAgent(_TreeAgent):
     _kind = "cheat"
     _cheats = True
     _usual_rollout = "cautious"
-    _usual_prior = 0.0
 
     def __init__(
         self,
         iterations: int = 30,
         rollout: str = _usual_rollout,
         objective: str = "points",
-        prior: float = _usual_prior,
+        prior: float = _DEFAULT_PRIOR,
         c: float = _DEFAULT_C,
     ) -> None:
         super().__init__(iterations, rollout, objective, prior, c)
@@ -325,11 +323,10 @@ def _name(
     objective: str,
     prior: float,
     usual_rollout: str = _DEFAULT_ROLLOUT,
-    usual_prior: float = _DEFAULT_PRIOR,
 ) -> str:
     """The agent's string: its size, and the other options where they are not as usual."""
     options = [f"{option}={value:g}" for option, value in size.items()]
     options += [f"rollout={rollout}"] if rollout != usual_rollout else []
     options += [f"objective={objective}"] if objective != "points" else []
-    options += [f"prior={prior:g}"] if prior != usual_prior else []
+    options += [f"prior={prior:g}"] if prior != _DEFAULT_PRIOR else []
     return f"{kind}:{','.join(options)}"

@@ -177,7 +177,7 @@ def test_cheats_see_all_hands_and_only_full_records() -> None:
 
 def test_cheats_fare_better_than_who_does_the_same_in_the_dark() -> None:
     rules = Rules.official(6)
-    cheat = evaluate(make_agent("cheat:rollout=highest"), [HIGHEST], rules, deals=60, allow_omniscient=True)
+    cheat = evaluate(make_agent("cheat:rollout=highest,prior=0"), [HIGHEST], rules, deals=60, allow_omniscient=True)
     honest = evaluate(make_agent("ismcts:iterations=30,prior=0"), [HIGHEST], rules, deals=60)
     assert cheat.gain_ci[0] > honest.gain_ci[1]
 
