@@ -23,7 +23,7 @@ from fool_env.state import GAME, Record
 from .rollouts import WIN, choose, fill_results, roll_out
 
 MAX_NODES: Final = 1 << 18
-"""Nodes of a tree, 14 MiB in all; a full tree goes on counting and grows no further."""
+"""Nodes of a tree, 24 MiB in all; a full tree goes on counting and grows no further."""
 
 _NONE = np.int32(-1)
 _POINTS_SCALE = 10.0  # points that weigh as much as one unit of exploration

@@ -137,15 +137,18 @@ class PimcAgent(SearchAgent):
             view: GAME of shape (1,).
 
         Returns:
-            Columns by heading, each float64 (k,) for the legal actions, ascending; -inf and NaN for those not tried.
+            Columns by heading, each float64 (k,) for the legal actions, ascending; -inf and NaN for those not tried,
+            NaN for one without alternative, for which no world is played.
         """
         seeds = np.array([seed], np.uint64)
         check_views(view, seeds)
         priors = self._priors(view)
         sums, played = self._search(view, seeds, priors)
-        means, squares = np.where(np.isfinite(priors), sums[0] / played, np.nan)
+        tried = np.isfinite(priors[0])
+        searched = tried & (tried.sum() > 1)
+        means, squares = np.where(searched, sums[0] / played, np.nan)
         halves = _NORMAL_QUANTILE * np.sqrt(np.maximum(squares - means**2, 0.0) / played)
-        scores = np.where(np.isfinite(priors[0]), means + priors[0], -np.inf)
+        scores = priors[0] + np.where(searched, means, 0.0)
         legal = legal_mask_of(view[0]) == 1
         return {"score": scores[legal], self._heading: means[legal], "± 95%": halves[legal]}
 
@@ -153,7 +156,7 @@ class PimcAgent(SearchAgent):
         if self._policy is None:
             return super()._priors(views)
         probabilities = self._policy.probabilities(views)
-        tried = probabilities >= np.minimum(_LEAST_PROBABILITY, probabilities.max(axis=1, keepdims=True))
+        tried = probabilities >= _LEAST_PROBABILITY  # never none: the likeliest of 83 cards has more
         scale = self._prior * _POINTS_PER_LOG * (WIN_PER_POINT if self._objective == WIN else 1.0)
         return np.where(tried, scale * np.log(np.where(tried, probabilities, 1.0)), -np.inf)
 

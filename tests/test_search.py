@@ -152,7 +152,9 @@ def test_a_move_without_choice_is_made_without_search() -> None:
     game = play(table("G2 R2", "G3 R3", "G4 R4"), "G2")
     for bot in (PimcAgent(), IsmctsAgent()):
         assert bot.act(view_of(game), np.zeros(1, np.uint64))[0] == parse_card("G3")
-        assert len(bot.estimates(view_of(game), np.uint64(0))["score"]) == 1
+        found = bot.estimates(view_of(game), np.uint64(0))
+        assert len(found["score"]) == 1
+        assert np.isnan(found["points"]).all()
 
 
 def test_cheats_see_all_hands_and_only_full_records() -> None:
