@@ -17,7 +17,8 @@ from fool_env.cards import ACTION_COLOUR, NUM_COLOURS
 from fool_env.determinization import sample_worlds
 from fool_env.state import GAME, NOBODY, copy_games, hand_of
 
-FOUR_COLOURS = Rules(num_players=4, highest_rank=(4, 4, 3, 3), num_ones=2, num_fools=1)
+FOUR_COLOURS = Rules(num_players=4, highest_rank=(5, 5, 4, 4), num_ones=2, num_fools=1)
+FIVE_PLAYERS = Rules(num_players=5, highest_rank=(5, 5, 4, 4), num_ones=1, num_fools=1)
 THREE_COLOURS = Rules(num_players=3, highest_rank=(5, 4, 4, 1), num_ones=2, num_fools=1)
 WORLDS = 15_000
 
@@ -65,23 +66,20 @@ def consistent_deals(game: Game, seat: int) -> Counter[Hands]:
 
 
 def positions_to_enumerate() -> Iterator[tuple[str, Game, int]]:
-    """Positions of small decks, most of them with voids of several seats and colours."""
-    wanted = {(THREE_COLOURS, 3): 2, (THREE_COLOURS, 5): 2, (FOUR_COLOURS, 4): 2, (FOUR_COLOURS, 5): 2}
-    for (rules, plays), number in wanted.items():
+    """Positions of small decks: without voids, and with several seats that have shown to lack different colours."""
+    yield "miniature, no voids", position(Rules.miniature(), 1, 0), 2
+    for rules, plays in ((FOUR_COLOURS, 6), (FOUR_COLOURS, 7), (FIVE_PLAYERS, 7), (FIVE_PLAYERS, 8)):
         found = 0
-        for seed in range(1000):
+        for seed in range(5000):
             game = position(rules, seed, plays)
             seat = game.player
-            if seat is None:
-                continue
-            shown = [voids for other, voids in enumerate(lacking(game)) if other != seat and voids]
-            if len(shown) >= 2 and len(set(map(frozenset, shown))) == 2 and len(consistent_deals(game, seat)) >= 5:
-                yield f"{rules.num_players} players, seed {seed}", game, seat
+            shown = {frozenset(voids) for other, voids in enumerate(lacking(game)) if other != seat and voids}
+            if len(shown) >= 2 and 40 <= len(consistent_deals(game, seat)) <= 600:
+                yield f"{rules.num_players} players, {plays} plays, seed {seed}", game, seat
                 found += 1
-            if found == number:
-                break
-    yield "miniature, no voids", position(Rules.miniature(), 1, 0), 2
-    yield "miniature", position(Rules.miniature(), 3, 4), 0
+                if found == 2:
+                    break
+        assert found == 2
 
 
 CASES = list(positions_to_enumerate())
