@@ -66,20 +66,22 @@ def consistent_deals(game: Game, seat: int) -> Counter[Hands]:
 
 
 def positions_to_enumerate() -> Iterator[tuple[str, Game, int]]:
-    """Positions of small decks: without voids, and with several seats that have shown to lack different colours."""
+    """Positions of small decks: without voids, and with two seats or more that have shown to lack different colours."""
     yield "miniature, no voids", position(Rules.miniature(), 1, 0), 2
     for rules, plays in ((FOUR_COLOURS, 6), (FOUR_COLOURS, 7), (FIVE_PLAYERS, 7), (FIVE_PLAYERS, 8)):
-        found = 0
-        for seed in range(5000):
-            game = position(rules, seed, plays)
-            seat = game.player
-            shown = {frozenset(voids) for other, voids in enumerate(lacking(game)) if other != seat and voids}
-            if len(shown) >= 2 and 40 <= len(consistent_deals(game, seat)) <= 600:
-                yield f"{rules.num_players} players, {plays} plays, seed {seed}", game, seat
-                found += 1
-                if found == 2:
-                    break
-        assert found == 2
+        for colour in range(NUM_COLOURS):
+            games = ((seed, position(rules, seed, plays)) for seed in range(5000))
+            seed, game = next((seed, game) for seed, game in games if leaves_a_choice(game, colour))
+            yield f"{rules.num_players} players, {plays} plays, seed {seed}", game, game.player
+
+
+def leaves_a_choice(game: Game, colour: int) -> bool:
+    """Do others lack different colours, this one among them, and leave some dozens of deals; of more than one 1?"""
+    shown = {frozenset(voids) for other, voids in enumerate(lacking(game)) if other != game.player and voids}
+    if len(shown) < 2 or not any(colour in voids for voids in shown):
+        return False
+    deals = consistent_deals(game, game.player)
+    return 40 <= len(deals) <= 400 and (deals.total() > len(deals) or game.rules.num_ones < 2)
 
 
 CASES = list(positions_to_enumerate())
