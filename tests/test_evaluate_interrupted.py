@@ -38,6 +38,21 @@ def begin(path: Path, workers: int, lines: int) -> subprocess.Popen[str]:
     return process
 
 
+def press_ctrl_c(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Interrupt all that run in the terminal, and once more if nothing comes of it; returns what was printed.
+
+    Python drops an interrupt that falls into a callback of LLVM's, and says so on stderr: while something compiles.
+    """
+    for _ in range(3):
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            return process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()
+    raise AssertionError(f"it does not end: {process.communicate()}")
+
+
 @pytest.mark.parametrize(("workers", "lines"), [(1, 4), (2, 4), (2, 1)])
 def test_ctrl_c_in_a_terminal_and_on_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, workers: int, lines: int
@@ -45,11 +60,10 @@ def test_ctrl_c_in_a_terminal_and_on_again(
     """Ctrl-C reaches the workers too, as they are of the same process group; with one line they are just starting."""
     path = tmp_path / "results.jsonl"
     process = begin(path, workers, lines)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = press_ctrl_c(process)
     assert (process.returncode, out) == (130, "")
     says = f"interrupted: 0 of 2 tables finished; the same command goes on from {path}\n"
-    assert err == says or (lines == 1 and err == "interrupted\n")
+    assert err == says or (lines == 1 and err.endswith((says, "interrupted\n")))
     wait_for_the_end(process.pid)
     assert_goes_on(capsys, path)
 
