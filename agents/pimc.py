@@ -31,6 +31,7 @@ def _add_worlds(
     candidates: np.ndarray,
     sums: np.ndarray,
 ) -> None:
+    """`search_worlds` for one view: candidates are bool (83,), sums float64 (2, 83)."""
     hidden = hidden_cards(view)
     values = np.empty(MAX_PLAYERS)
     world, game = space[0], space[1]

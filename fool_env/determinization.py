@@ -36,11 +36,11 @@ class HiddenCards(NamedTuple):
     seats: np.ndarray
     """The seat of each place to fill, those that lack a colour first: int64[cards]."""
     allowed: np.ndarray
-    """The set of classes that each of these may hold, as bits: int64[num_bound]."""
+    """The set of classes that each place of a seat that lacks a colour may hold, as bits: int64[bound places]."""
     strides: np.ndarray
     """Steps in a row of `chances` for one card more of each class; 0 for the free: int64[5]."""
     chances: np.ndarray
-    """That a shuffle of what is left keeps to the voids, for each place and cards left: float64[num_bound + 1, ...]."""
+    """That a shuffle of what is left keeps to the voids, by place and cards left: float64[bound places + 1, ...]."""
     pile: np.ndarray
     """Where `draw_world` works: uint8[cards]."""
     left: np.ndarray

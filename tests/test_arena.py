@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import Blend
 
 from fool_env import Game, IllegalActionError, Rules
 from fool_env.agents.agent import Agent, make_agent
@@ -22,18 +23,6 @@ from fool_env.state import EPISODES, GAME
 RANDOM, LOWEST, HIGHEST = make_agent("random"), make_agent("lowest"), make_agent("highest")
 ONE_CARD = Rules(num_players=3, highest_rank=(4, 1, 1, 1), num_ones=0, num_fools=1, winning_tens=1)
 TWO_CARDS = Rules(num_players=3, highest_rank=(4, 4, 1, 1), num_ones=0, num_fools=1)
-
-
-class Blend:
-    """Plays the highest card with a given probability, else any: planted strengths."""
-
-    def __init__(self, skill: float) -> None:
-        self.name = f"blend {skill:.0%}"
-        self._skill = skill
-
-    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        skilled = (seeds >> np.uint64(40)) < self._skill * 2**24
-        return np.where(skilled, HIGHEST.act(views, seeds), RANDOM.act(views, ~seeds))
 
 
 class Spy:

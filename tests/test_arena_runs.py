@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from checkpoints import write_checkpoint
+from planted import Blend
 
 from fool_env import Rules
 from fool_env.agents.agent import AnyAgent, make_agent
@@ -33,18 +34,6 @@ from fool_env.transcript import read_transcripts
 
 RANDOM, LOWEST, HIGHEST = make_agent("random"), make_agent("lowest"), make_agent("highest")
 MINIATURE = Rules.miniature()
-
-
-class Blend:
-    """Plays the highest card with a given probability, else any: planted strengths."""
-
-    def __init__(self, skill: float) -> None:
-        self.name = f"blend {skill:.0%}"
-        self._skill = skill
-
-    def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        skilled = (seeds >> np.uint64(40)) < self._skill * 2**24
-        return np.where(skilled, HIGHEST.act(views, seeds), RANDOM.act(views, ~seeds))
 
 
 class Seer:
