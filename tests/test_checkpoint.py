@@ -404,7 +404,7 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     refused("rules lack")
     described(finished / "final.zip", path, episode="night")
     refused("night")
-    described(finished / "final.zip", path, network={"hidden": [64, 64], "card_facts": True})
+    described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})
     refused("do not fit")
 
 

@@ -61,12 +61,16 @@ class NetworkConfig:
     """The network.
 
     Attributes:
+        kind: "mlp", hidden layers; "facts", whose last layer weighs some facts about each card held, such as how many
+            unseen cards are higher; "cards", where a small network besides scores each card by its facts.
         hidden: widths of the hidden layers, which policy and value share.
-        card_facts: whether the policy is told some facts about each card, such as how many unseen cards are higher.
+        critic: what the value sees in training: the seat's "view", or the "full" table, all hands. The policy sees its
+            view alone, always.
     """
 
+    kind: Literal["mlp", "facts", "cards"] = "facts"
     hidden: list[int] = field(default_factory=lambda: [256, 256])
-    card_facts: bool = True
+    critic: Literal["view", "full"] = "view"
 
 
 @dataclass
@@ -79,6 +83,8 @@ class PPOConfig:
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
+        average_kl: weight of the divergence from an average of the policy over its iterations, 0 for none.
+        average_decay: what is left of that average at each iteration.
         clip_range: how far the ratio of new to old probability may stray from 1 before it earns nothing more.
         gamma: discount from one of a seat's decisions to its next.
         gae_lambda: how far advantages trust returns (1) over values (0).
@@ -94,6 +100,8 @@ class PPOConfig:
     final_learning_rate: float = 0.0
     entropy: float = 0.02
     final_entropy: float = 0.002
+    average_kl: float = 0.0
+    average_decay: float = 0.95
     clip_range: float = 0.2
     gamma: float = 1.0
     gae_lambda: float = 0.95
@@ -190,6 +198,8 @@ class TrainConfig:
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
         if not self.network.hidden or min(self.network.hidden) < 1:
             raise ValueError(f"network.hidden: {self.network.hidden} is not one or more widths")
+        if self.ppo.average_decay >= 1:
+            raise ValueError(f"ppo.average_decay: {self.ppo.average_decay} is not below 1")
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
-from fool_env.agents.network import PolicyNetwork
 from fool_env.agents.neural import NeuralAgent
 from fool_env.train.checkpoint import write_whole
 from fool_env.train.config import TrainConfig
@@ -21,9 +20,7 @@ Show = Callable[[str], None]
 
 def agent_of(model: SelfPlayPPO, config: TrainConfig, name: str = "network") -> NeuralAgent:
     """The network as it is now, as an agent that samples, on the CPU in float32."""
-    state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
-    network = PolicyNetwork.from_policy(config.network.hidden, config.network.card_facts, state)
-    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
+    return NeuralAgent(model.policy_network(), config.table.make_rules(), config.table.episode, name)
 
 
 class Ladder:

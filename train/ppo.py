@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -38,8 +37,9 @@ from fool_env.rng import derive
 from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint, write_whole
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
 from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.networks import SelfPlayPolicy, Trunk
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
-from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
+from fool_env.train.selfplay import COLUMNS, SelfPlayPPO
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 EXIT_USAGE = 2
@@ -127,7 +127,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         seed=int(derive(np.uint64(config.seed), TRAINING)),
     )
     return SelfPlayPPO(
-        "MlpPolicy",
+        SelfPlayPolicy,
         SelfPlayVecEnv(tables),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
         n_steps=ppo.steps,
@@ -139,13 +139,16 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         ent_coef=LinearSchedule(ppo.entropy, ppo.final_entropy, 1.0),
         vf_coef=ppo.value_weight,
         max_grad_norm=ppo.max_grad_norm,
+        average_kl=ppo.average_kl,
+        average_decay=ppo.average_decay,
         reward_scale=ppo.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,
         policy_kwargs={
             "features_extractor_class": Trunk,
-            "features_extractor_kwargs": asdict(config.network),
+            "features_extractor_kwargs": {"kind": config.network.kind, "hidden": config.network.hidden},
+            "critic": config.network.critic,
             "net_arch": [],  # None would add two more towers
             "optimizer_kwargs": {"eps": 1e-5, "fused": True},
         },
@@ -248,8 +251,9 @@ def banner(config: TrainConfig, model: SelfPlayPPO, checkpoint: Path | None) -> 
         f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
         f"{table.num_tables:,} tables x {config.ppo.steps} plays = {config.steps_per_iteration:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * config.steps_per_iteration:,} steps",
-        f"network {config.network.hidden}, {parameters:,} parameters, {precision} on {model.device}, "
-        f"{model.compute.threads} threads; torch {th.__version__}",
+        f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
+        f"{parameters:,} parameters, {precision} on {model.device}, {model.compute.threads} threads; "
+        f"torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
 
