@@ -8,7 +8,7 @@ for image-based robot learning"; for card games Li et al. 2020, "Suphx", and Yan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 import torch as th
@@ -82,7 +82,7 @@ class SelfPlayPolicy(MaskableActorCriticPolicy):
         super()._build(lr_schedule)
         trunk = getattr(self.features_extractor, "layers", None)
         if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
-            start_with_card_values(trunk, self.action_net)
+            start_with_card_values(trunk, cast(nn.Linear, self.action_net))
         if self.critic == "full":
             self.value_net = FullCritic(self.mlp_extractor.latent_dim_vf)  # type: ignore[assignment]
             self.optimizer = self.optimizer_class(

@@ -140,6 +140,7 @@ class SelfPlayPPO(MaskablePPO):
         return [
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
+            "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
             *("compute", "generator", "_parameters", "average"),
         ]
 
