@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch as th
 
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.config import TrainConfig
-from fool_env.train.provenance import source_commit
+from fool_env.train.provenance import hardware, source_commit
 from fool_env.train.selfplay import SelfPlayPPO
 
 STATE_FILE: Final = "state.npz"
@@ -42,7 +43,8 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
     state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
 
@@ -64,6 +66,23 @@ def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
     model.set_parameters(str(path), exact_match=True, device=model.device)
     model.load_run_state(arrays)
     return seconds
+
+
+def training_seconds(path: Path) -> float:
+    """How long the run had taken when the checkpoint was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint of a run.
+    """
+    read_description(path)
+    try:
+        with (
+            zipfile.ZipFile(path) as archive,
+            np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False) as state,
+        ):
+            return float(state["seconds"])
+    except KeyError:
+        raise CheckpointError(f"{path} does not say how long its run took: it is no checkpoint of a run") from None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -92,6 +111,10 @@ def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _name(device: th.device) -> str:
+    return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def write_whole(path: Path, content: bytes) -> None:
