@@ -119,10 +119,11 @@ class PolicyNetwork(nn.Module):
     def from_policy(cls, kind: str, hidden: Sequence[int], state: Mapping[str, th.Tensor]) -> PolicyNetwork:
         """The network out of the state of a Stable-Baselines3 policy on such a trunk, its tensors copied."""
         network = cls(kind, hidden).requires_grad_(False)
-        wanted = {
-            name.replace(_SB3_TRUNK, "trunk."): tensor
-            for name, tensor in state.items()
-            if name.startswith((_SB3_TRUNK, "action_net."))
-        }
-        network.load_state_dict(wanted)
+        wanted = policy_tensors(state).items()
+        network.load_state_dict({name.replace(_SB3_TRUNK, "trunk."): tensor for name, tensor in wanted})
         return network
+
+
+def policy_tensors(state: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
+    """What of a Stable-Baselines3 policy's state chooses cards: trunk and policy head, each once."""
+    return {name: tensor for name, tensor in state.items() if name.startswith((_SB3_TRUNK, "action_net."))}
