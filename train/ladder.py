@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
+from fool_env.agents.network import PolicyNetwork
 from fool_env.agents.neural import NeuralAgent
 from fool_env.train.checkpoint import Learner, write_whole
 from fool_env.train.config import RunConfig
@@ -19,7 +20,8 @@ Show = Callable[[str], None]
 
 def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
     """The network as it is now, as an agent that samples, on the CPU in float32."""
-    return NeuralAgent(model.policy_network(), config.table.make_rules(), config.table.episode, name)
+    network = PolicyNetwork.from_policy(config.network.kind, config.network.hidden, model.policy.state_dict())
+    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
 
 
 class Ladder:
