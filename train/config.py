@@ -103,6 +103,25 @@ class PPOConfig:
 
 
 @dataclass
+class PoolConfig:
+    """Opponents at some of the tables: the network as it was before, and other agents; see `fool_env.train.pool`.
+
+    Attributes:
+        share: of the tables at which one seat learns and the others are opponents'; 0 for self-play alone.
+        every: plays between snapshots of the network, 0 for none.
+        size: snapshots that are kept, at most.
+        sampling: how opponents are drawn: "uniform" (all alike) or "hard" (the harder ones more often).
+        members: further opponents, `make_agent` strings.
+    """
+
+    share: float = 0.0
+    every: int = 2_000_000
+    size: int = 8
+    sampling: Literal["uniform", "hard"] = "uniform"
+    members: list[str] = field(default_factory=list)
+
+
+@dataclass
 class EvaluationConfig:
     """How the network is measured against other agents, on deals that it never trains on.
 
@@ -134,6 +153,7 @@ class TrainConfig:
         table: the tables.
         network: the network.
         ppo: how it learns.
+        pool: whom it meets besides itself.
         evaluation: how it is measured.
         device: "cpu", "cuda" or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
@@ -150,6 +170,7 @@ class TrainConfig:
     table: TableConfig = field(default_factory=TableConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -193,13 +214,25 @@ class TrainConfig:
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+        if self.pool.share > 1:
+            raise ValueError(f"pool.share: {self.pool.share} is not within 0 to 1")
+        if self.pool.share > 0 and round(self.pool.share * self.table.num_tables) == 0:
+            raise ValueError(f"pool.share: {self.pool.share} of {self.table.num_tables} tables is none")
+        if self.pool.share > 0 and self.pool.every == 0 and not self.pool.members:
+            raise ValueError("pool.share: there are neither snapshots (pool.every) nor pool.members to play against")
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ValueError(f"name: {self.name!r} is no folder's name")
 
 
-_SECTIONS = {"table": TableConfig, "network": NetworkConfig, "ppo": PPOConfig, "evaluation": EvaluationConfig}
+_SECTIONS = {
+    "table": TableConfig,
+    "network": NetworkConfig,
+    "ppo": PPOConfig,
+    "pool": PoolConfig,
+    "evaluation": EvaluationConfig,
+}
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

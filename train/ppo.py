@@ -11,11 +11,12 @@ exactly as if it had never stopped, also after a crash, from the last checkpoint
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -31,13 +32,14 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import LinearSchedule
 
 from fool_env import FoolVectorEnv
-from fool_env.agents.agent import AgentError
+from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import TRAINING, make_opponents
 from fool_env.agents.neural import CheckpointError
 from fool_env.rng import derive
 from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint, write_whole
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
-from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.ladder import Ladder, agent_of, in_one_line
+from fool_env.train.pool import Pool, make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
 from fool_env.train.vec_env import SelfPlayVecEnv
@@ -82,16 +84,27 @@ def check_opponents(config: TrainConfig) -> None:
     Raises:
         ConfigError: the message names the opponent.
     """
-    rules = config.table.make_rules()
     for opponent in config.evaluation.opponents:
-        try:
-            agents = make_opponents(opponent)
-        except (AgentError, OSError, ValueError) as error:
-            raise ConfigError(f"evaluation.opponents: {error}") from None
-        for agent in agents:
-            learnt = getattr(agent, "rules", rules)
-            if learnt != rules:
-                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
+        check_agents("evaluation.opponents", make_opponents, opponent, config)
+    for member in config.pool.members:
+        check_agents("pool.members", lambda name: [make_member(name)], member, config)
+
+
+def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], spec: str, config: TrainConfig) -> None:
+    """Refuse what a key of the config names, if no agents that can sit at its tables come of it.
+
+    Raises:
+        ConfigError: the message names the key and the agent.
+    """
+    rules = config.table.make_rules()
+    try:
+        agents = make(spec)
+    except (AgentError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for agent in agents:
+        learnt = getattr(agent, "rules", rules)
+        if learnt != rules:
+            raise ConfigError(f"{key}: {agent.name} was trained for {learnt}, not for {rules}")
 
 
 def resume_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path]:
@@ -126,7 +139,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         # Deals that no evaluation deals.
         seed=int(derive(np.uint64(config.seed), TRAINING)),
     )
-    return SelfPlayPPO(
+    model = SelfPlayPPO(
         "MlpPolicy",
         SelfPlayVecEnv(tables),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
@@ -152,6 +165,11 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         seed=config.seed,
         device=config.device,
     )
+    if config.pool.share > 0:
+        members = [make_member(member) for member in config.pool.members]
+        freeze = functools.partial(agent_of, model, config, "snapshot")
+        model.pool = Pool(tables, config.pool, config.seed, members, freeze)
+    return model
 
 
 def train(config: TrainConfig, checkpoint: Path | None) -> int:
