@@ -288,7 +288,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "code",
     ),
     "other network": (
-        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"hidden": [8, 8], "card_facts": False}}),
+        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"kind": "mlp", "hidden": [8, 8]}}),
         "do not fit",
     ),
 }

@@ -10,24 +10,74 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+import torch as th
+from stable_baselines3.common.logger import Logger
+from torch import nn
 
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
-from fool_env.train.config import TrainConfig
+from fool_env.train.compute import Shards
+from fool_env.train.config import RunConfig
 from fool_env.train.provenance import source_commit
-from fool_env.train.selfplay import SelfPlayPPO
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
 
 
-def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds: float) -> None:
+class Learner(Protocol):
+    """What a run trains, and a checkpoint holds: `SelfPlayPPO`, or what learns in another way."""
+
+    num_timesteps: int
+    """Plays so far, over all tables."""
+    iteration: int
+    """Iterations so far."""
+
+    @property
+    def policy(self) -> nn.Module:
+        """The network, its parts named as in Stable-Baselines3."""
+
+    @property
+    def device(self) -> th.device:
+        """Where the network lies."""
+
+    @property
+    def compute(self) -> Shards:
+        """What computes."""
+
+    @property
+    def logger(self) -> Logger:
+        """Where iterations are logged."""
+
+    def set_logger(self, logger: Logger) -> None:
+        """Log there."""
+
+    def iterations(self, total_timesteps: int, *, reset_num_timesteps: bool) -> Iterator[int]:
+        """Train for so many plays more, and yield each iteration's number once it is over."""
+
+    def dump_logs(self, iteration: int) -> None:
+        """Write the iteration's row to the logger."""
+
+    def save(self, path: io.BytesIO) -> None:
+        """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
+
+    def set_parameters(self, load_path_or_dict: str, exact_match: bool = ..., device: th.device = ...) -> None:
+        """Read the tensors from such a zip."""
+
+    def run_state(self) -> dict[str, np.ndarray]:
+        """What it needs to go on exactly, besides those tensors."""
+
+    def load_run_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `run_state`."""
+
+
+def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: float) -> None:
     """Write a checkpoint between two iterations; the file appears whole or not at all.
 
     Args:
@@ -47,7 +97,7 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
     write_whole(path, buffer.getvalue())
 
 
-def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
+def load_checkpoint(path: Path, model: Learner) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 
     Raises:
@@ -76,7 +126,7 @@ def checkpoint_name(steps: int) -> str:
     return f"{steps:012d}.zip"
 
 
-def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
+def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
     """What `fool.json` says."""
     return {
         "format": CHECKPOINT_FORMAT,
