@@ -36,7 +36,7 @@ DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
 BLOCK: Final = 128
-"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -83,6 +83,9 @@ class NeuralAgent:
             none when it plays whole games.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
+
+    Attributes:
+        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class NeuralAgent:
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
+        self.block = BLOCK
         self._rules_record = new_games([rules])[0]
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
@@ -148,13 +152,13 @@ class NeuralAgent:
             views["scores"] = 0
             views["tens"] = 0
             views["one_round"] = 1
-        blocks = -(-len(views) // BLOCK)
-        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        rows = -(-len(views) // self.block) * self.block
+        observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        logits = th.empty((rows, NUM_ACTIONS))
         with th.inference_mode():
-            for start in range(0, len(logits), BLOCK):
-                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
+            for start in range(0, rows, self.block):
+                logits[start : start + self.block] = self.network(observations[start : start + self.block])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:

@@ -112,6 +112,25 @@ class PPOConfig:
 
 
 @dataclass
+class PoolConfig:
+    """Opponents at some of the tables: the network as it was before, and other agents; see `fool_env.train.pool`.
+
+    Attributes:
+        share: of the tables at which one seat learns and the others are opponents'; 0 for self-play alone.
+        every: plays between snapshots of the network, 0 for none.
+        size: snapshots that are kept, at most.
+        sampling: how opponents are drawn: "uniform" (all alike) or "hard" (the harder ones more often).
+        members: further opponents, `make_agent` strings.
+    """
+
+    share: float = 0.0
+    every: int = 2_000_000
+    size: int = 8
+    sampling: Literal["uniform", "hard"] = "uniform"
+    members: list[str] = field(default_factory=list)
+
+
+@dataclass
 class EvaluationConfig:
     """How the network is measured against other agents, on deals that it never trains on.
 
@@ -218,6 +237,7 @@ class TrainConfig(RunConfig):
 
     Attributes:
         ppo: how the network learns.
+        pool: whom it meets besides itself.
     """
 
     program = "fool-train"
@@ -225,6 +245,7 @@ class TrainConfig(RunConfig):
     description = "Train a network to play FOOL by self-play PPO."
 
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -243,12 +264,18 @@ class TrainConfig(RunConfig):
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+        if self.pool.share > 1:
+            raise ValueError(f"pool.share: {self.pool.share} is not within 0 to 1")
+        if self.pool.share > 0 and round(self.pool.share * self.table.num_tables) == 0:
+            raise ValueError(f"pool.share: {self.pool.share} of {self.table.num_tables} tables is none")
+        if self.pool.share > 0 and self.pool.every == 0 and not self.pool.members:
+            raise ValueError("pool.share: there are neither snapshots (pool.every) nor pool.members to play against")
 
 
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

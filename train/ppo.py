@@ -9,6 +9,7 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from fool_env.train import run
 from fool_env.train.config import TrainConfig
+from fool_env.train.ladder import agent_of
 from fool_env.train.networks import SelfPlayPolicy, Trunk
+from fool_env.train.pool import Pool, make_member
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO
 from fool_env.train.vec_env import SelfPlayVecEnv
 
@@ -38,10 +41,10 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
 
 def make_model(config: TrainConfig) -> SelfPlayPPO:
     """A learner at its tables, as the config has them."""
-    ppo = config.ppo
-    return SelfPlayPPO(
+    ppo, tables = config.ppo, run.make_tables(config)
+    model = SelfPlayPPO(
         SelfPlayPolicy,
-        SelfPlayVecEnv(run.make_tables(config)),
+        SelfPlayVecEnv(tables),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
         n_steps=ppo.steps,
         batch_size=ppo.minibatch,
@@ -68,6 +71,11 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         seed=config.seed,
         device=config.device,
     )
+    if config.pool.share > 0:
+        members = [make_member(member) for member in config.pool.members]
+        freeze = functools.partial(agent_of, model, config, "snapshot")
+        model.pool = Pool(tables, config.pool, config.seed, members, freeze)
+    return model
 
 
 def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> str:

@@ -30,6 +30,7 @@ from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
 from fool_env.train.losses import LOSSES, Targets, ppo_losses
 from fool_env.train.policy import masked_softmax, sample
+from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
@@ -40,8 +41,9 @@ COLUMNS = (
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/average_kl", "train/relative_entropy"),
     *("train/approx_kl", "train/clip_fraction", "train/explained_variance"),
     *("train/learning_rate", "train/entropy_coefficient", "train/clip_range", "train/updates"),
+    *("pool/members", "pool/learner_relative"),
 )
-"""What an iteration logs."""
+"""What an iteration logs; the last two only where there is a pool."""
 
 _PIECE = 2048
 
@@ -119,6 +121,7 @@ class SelfPlayPPO(MaskablePPO):
         self.shards = shards
         self.threads = threads
         self.iteration = 0
+        self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
 
@@ -141,7 +144,7 @@ class SelfPlayPPO(MaskablePPO):
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
             "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
-            *("compute", "generator", "_parameters", "average"),
+            *("compute", "generator", "_parameters", "average", "pool"),
         ]
 
     @property
@@ -184,6 +187,7 @@ class SelfPlayPPO(MaskablePPO):
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
             **{f"average/{name}": array for name, array in (self.average.state_dict() if self.average else {}).items()},
+            **({} if self.pool is None else {f"pool/{name}": array for name, array in self.pool.state_dict().items()}),
         }
 
     def load_run_state(self, state: dict[str, np.ndarray]) -> None:
@@ -200,6 +204,8 @@ class SelfPlayPPO(MaskablePPO):
         self.rollout_buffer.load_state_dict(part("open/"))
         if self.average is not None:
             self.average.load_state_dict(part("average/"))
+        if self.pool is not None:
+            self.pool.load_state_dict(part("pool/"))
 
     def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
@@ -246,6 +252,8 @@ class SelfPlayPPO(MaskablePPO):
             if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
                 break
             self.train()
+            if self.pool is not None:
+                self.pool.end_iteration(self.num_timesteps, self.logger)
             self.iteration += 1
             seconds = time.perf_counter() - start
             self.logger.record("time/fps", (self.num_timesteps - steps_before) / seconds)
@@ -267,17 +275,21 @@ class SelfPlayPPO(MaskablePPO):
         use_masking: bool = True,
     ) -> bool:
         """Play `n_rollout_steps` at every table into the buffer; False if the callback ended the training."""
-        buffer, tables = rollout_buffer, self.tables
+        buffer, tables, pool = rollout_buffer, self.tables, self.pool
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
         uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
         for step in range(n_rollout_steps):
-            rows = buffer.add_decisions(tables, actions)
+            rows = buffer.add_decisions(tables, actions, None if pool is None else pool.to_act())
             self._decide(rows, uniforms[step])
             buffer.place_actions(rows, actions)
+            if pool is not None:
+                pool.play(actions, self.compute)
             tables.step(actions)
             buffer.add_outcome(tables, self.reward_scale)
+            if pool is not None:
+                pool.add_outcome()
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             if not callback.on_step():
@@ -382,7 +394,7 @@ class SelfPlayPPO(MaskablePPO):
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
         self.logger.record("rollout/episodes", int(buffer.dones.sum()))
-        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows == NO_ROW)))
+        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows[buffer.opponents == 0] == NO_ROW)))
         self.logger.record("rollout/decisions", len(rows))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)
