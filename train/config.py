@@ -30,6 +30,8 @@ class TableConfig:
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
+        rounds_first: plays, over all tables, for which single rounds are played for relative points, before whole games
+            are played for `reward`: from the next iteration on. Games take twelve times as long to show an outcome.
         num_tables: tables that are played side by side.
     """
 
@@ -37,6 +39,7 @@ class TableConfig:
     rules: dict[str, Any] | None = None
     episode: Literal["round", "game"] = "round"
     reward: Literal["points", "relative", "win"] = "relative"
+    rounds_first: int = 0
     num_tables: int = 1024
 
     def make_rules(self) -> Rules:
@@ -84,7 +87,8 @@ class PPOConfig:
         gae_lambda: how far advantages trust returns (1) over values (0).
         value_weight: weight of the value's squared error.
         max_grad_norm: gradients longer than this are shortened to it.
-        reward_scale: multiplies rewards, so that values are of the order of 1.
+        reward_scale: multiplies rewards, so that values are of the order of 1; null for 0.05 of points and relative
+            points, and 2 of wins.
     """
 
     steps: int = 64
@@ -99,7 +103,7 @@ class PPOConfig:
     gae_lambda: float = 0.95
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    reward_scale: float = 0.05
+    reward_scale: float | None = None
 
 
 @dataclass
@@ -129,6 +133,8 @@ class TrainConfig:
         name: the run's folder within `runs`.
         runs: where run folders lie.
         seed: of everything random in the run.
+        init: a checkpoint whose policy the run starts from, and whose values if it has learnt for the same; null for a
+            new network.
         total_steps: plays until the end, over all tables.
         checkpoint_every: plays between checkpoints.
         table: the tables.
@@ -145,6 +151,7 @@ class TrainConfig:
     name: str = "run"
     runs: str = "runs"
     seed: int = 0
+    init: str | None = None
     total_steps: int = 40_000_000
     checkpoint_every: int = 4_000_000
     table: TableConfig = field(default_factory=TableConfig)
@@ -188,6 +195,7 @@ class TrainConfig:
         self.table.make_rules()
         if self.table.reward == "win" and self.table.episode == "round":
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
+        self._check_rounds_first()
         if not self.network.hidden or min(self.network.hidden) < 1:
             raise ValueError(f"network.hidden: {self.network.hidden} is not one or more widths")
         for name in ("gamma", "gae_lambda", "clip_range"):
@@ -196,10 +204,17 @@ class TrainConfig:
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ValueError(f"name: {self.name!r} is no folder's name")
 
+    def _check_rounds_first(self) -> None:
+        first = self.table.rounds_first
+        if first and self.table.episode == "round":
+            raise ValueError("table.rounds_first: is of use before whole games, so it needs table.episode: game")
+        if first and -(-first // self.steps_per_iteration) * self.steps_per_iteration >= self.total_steps:
+            raise ValueError(f"table.rounds_first: {first:,} of {self.total_steps:,} plays leave none for games")
+
 
 _SECTIONS = {"table": TableConfig, "network": NetworkConfig, "ppo": PPOConfig, "evaluation": EvaluationConfig}
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "table.rounds_first": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

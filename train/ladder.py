@@ -14,6 +14,7 @@ from fool_env.train.checkpoint import write_whole
 from fool_env.train.config import TrainConfig
 from fool_env.train.provenance import source_commit
 from fool_env.train.selfplay import SelfPlayPPO
+from fool_env.train.stages import stage_at
 
 Results = list[dict[str, Any]]
 Show = Callable[[str], None]
@@ -23,7 +24,7 @@ def agent_of(model: SelfPlayPPO, config: TrainConfig, name: str = "network") -> 
     """The network as it is now, as an agent that samples, on the CPU in float32."""
     state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
     network = PolicyNetwork.from_policy(config.network.hidden, config.network.card_facts, state)
-    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
+    return NeuralAgent(network, config.table.make_rules(), stage_at(config, model.num_timesteps).episode, name)
 
 
 class Ladder:

@@ -24,22 +24,20 @@ from types import FrameType
 # Before torch is imported, which reads it once: threads that wait for a busy core should sleep, not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import numpy as np
 import torch as th
 from rich.console import Console
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import LinearSchedule
 
-from fool_env import FoolVectorEnv
 from fool_env.agents.agent import AgentError
-from fool_env.agents.arena import TRAINING, make_opponents
-from fool_env.agents.neural import CheckpointError
-from fool_env.rng import derive
+from fool_env.agents.arena import make_opponents
+from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint, write_whole
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
 from fool_env.train.ladder import Ladder, in_one_line
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
+from fool_env.train.stages import change_stage, make_tables, read_init, stage_at, start_from
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 EXIT_USAGE = 2
@@ -62,11 +60,14 @@ def open_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path | None]:
 
     Raises:
         ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_config`.
+        CheckpointError: the run is to start from a checkpoint that does not fit.
     """
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(arguments)
     config = parse_config(arguments)
     check_opponents(config)
+    if config.init is not None:
+        read_init(config)
     if config.folder.exists():
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
@@ -115,20 +116,12 @@ def resume_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path]:
     return config, checkpoint
 
 
-def make_model(config: TrainConfig) -> SelfPlayPPO:
-    """A learner at its tables, as the config has them."""
-    table, ppo = config.table, config.ppo
-    tables = FoolVectorEnv(
-        table.num_tables,
-        table.make_rules(),
-        table.episode,
-        table.reward,
-        # Deals that no evaluation deals.
-        seed=int(derive(np.uint64(config.seed), TRAINING)),
-    )
+def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
+    """An untrained learner, at the tables that the config has after so many plays."""
+    ppo, stage = config.ppo, stage_at(config, steps)
     return SelfPlayPPO(
         "MlpPolicy",
-        SelfPlayVecEnv(tables),
+        SelfPlayVecEnv(make_tables(config, stage)),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
         n_steps=ppo.steps,
         batch_size=ppo.minibatch,
@@ -139,7 +132,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         ent_coef=LinearSchedule(ppo.entropy, ppo.final_entropy, 1.0),
         vf_coef=ppo.value_weight,
         max_grad_norm=ppo.max_grad_norm,
-        reward_scale=ppo.reward_scale,
+        reward_scale=stage.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,
@@ -157,8 +150,9 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
 def train(config: TrainConfig, checkpoint: Path | None) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code."""
     folder = config.folder
-    model = make_model(config)
+    model = make_model(config, 0 if checkpoint is None else read_description(checkpoint)["steps"])
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
+    origin = start_from(config, model) if checkpoint is None and config.init is not None else ""
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
     rows = ProgressCsv(folder / "progress.csv", COLUMNS, model.num_timesteps)
     logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
@@ -181,13 +175,15 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
                 raise KeyboardInterrupt
 
         try:
-            for line in banner(config, model, checkpoint):
+            for line in filter(None, [*banner(config, model, checkpoint), origin]):
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
             standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
+                if change := change_stage(config, model):
+                    reporter.say(change)
                 if is_due(config.evaluation.every, config, model.num_timesteps):
                     standing = in_one_line(ladder.climb(model, reporter.show))
                     reporter.say(f"{line} | {standing}")
@@ -238,14 +234,15 @@ def is_due(every: int, config: TrainConfig, steps: int) -> bool:
 
 def banner(config: TrainConfig, model: SelfPlayPPO, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
-    table = config.table
+    table, stage = config.table, stage_at(config, model.num_timesteps)
     rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
     iterations = -(-config.total_steps // config.steps_per_iteration)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
         f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
-        f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
+        f"{'s' * (rules.num_fools > 1)}, {stage}, seed {config.seed}",
+        *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
         f"{table.num_tables:,} tables x {config.ppo.steps} plays = {config.steps_per_iteration:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * config.steps_per_iteration:,} steps",
         f"network {config.network.hidden}, {parameters:,} parameters, {precision} on {model.device}, "

@@ -27,7 +27,7 @@ from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
+from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values, start_without_totals
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
 from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
@@ -151,6 +151,8 @@ class SelfPlayPPO(MaskablePPO):
         trunk = getattr(self.policy.features_extractor, "layers", None)
         if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
             start_with_card_values(trunk, cast(nn.Linear, self.policy.action_net))
+        if trunk is not None:
+            start_without_totals(trunk)
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
@@ -171,6 +173,13 @@ class SelfPlayPPO(MaskablePPO):
         if not isinstance(self.env, SelfPlayVecEnv):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
+
+    def change_tables(self, tables: NativeTables, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
 
     def network(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """float32[rows, K] -> logits float32[rows, actions], values float32[rows]: the pass of rollout and update."""
