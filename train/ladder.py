@@ -13,6 +13,7 @@ from fool_env.agents.neural import NeuralAgent
 from fool_env.train.checkpoint import Learner, write_whole
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import source_commit
+from fool_env.train.stages import stage_at
 
 Results = list[dict[str, Any]]
 Show = Callable[[str], None]
@@ -21,7 +22,7 @@ Show = Callable[[str], None]
 def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
     """The network as it is now, as an agent that samples, on the CPU in float32."""
     network = PolicyNetwork.from_policy(config.network.kind, config.network.hidden, model.policy.state_dict())
-    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
+    return NeuralAgent(network, config.table.make_rules(), stage_at(config, model.num_timesteps).episode, name)
 
 
 class Ladder:

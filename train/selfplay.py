@@ -24,6 +24,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
@@ -153,6 +154,15 @@ class SelfPlayPPO(MaskablePPO):
         if not isinstance(self.env, SelfPlayVecEnv):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
+
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
+        if self.pool is not None:
+            self.pool.change_tables(tables)
 
     def policy_network(self) -> PolicyNetwork:
         """A copy of the policy as it is now, without the critic, on the CPU."""
