@@ -27,7 +27,7 @@ from fool_env.rng import output
 from fool_env.rules import Rules
 from fool_env.state import EPISODES, copy_games, new_games
 
-from .network import PolicyNetwork
+from .network import KINDS, PolicyNetwork
 
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
@@ -36,7 +36,7 @@ DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
 BLOCK: Final = 128
-"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -79,10 +79,13 @@ class NeuralAgent:
     Args:
         network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
         rules: those that it was trained for, and that it refuses to depart from.
-        episode: what it was trained on. A network trained on single rounds has never seen totals, so it is shown
-            none when it plays whole games.
+        episode: what it was trained on last. A network trained on single rounds has never seen totals, so it is shown
+            none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
+
+    Attributes:
+        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class NeuralAgent:
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
+        self.block = BLOCK
         self._rules_record = new_games([rules])[0]
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
@@ -143,18 +147,18 @@ class NeuralAgent:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def _logits(self, views: np.ndarray) -> np.ndarray:
+        views = copy_games(views)
         if self.episode == "round":
-            views = copy_games(views)
             views["scores"] = 0
             views["tens"] = 0
-            views["one_round"] = 1
-        blocks = -(-len(views) // BLOCK)
-        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        views["one_round"] = self.episode == "round"
+        rows = -(-len(views) // self.block) * self.block
+        observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        logits = th.empty((rows, NUM_ACTIONS))
         with th.inference_mode():
-            for start in range(0, len(logits), BLOCK):
-                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
+            for start in range(0, rows, self.block):
+                logits[start : start + self.block] = self.network(observations[start : start + self.block])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:
@@ -189,6 +193,25 @@ def read_description(path: str | Path) -> dict[str, Any]:
     return description
 
 
+def read_weights(path: str | Path) -> dict[str, th.Tensor]:
+    """The tensors of a checkpoint's policy by name, on the CPU; nothing is unpickled.
+
+    Raises:
+        CheckpointError: there are none, or something else is with them.
+    """
+    weights = _read(path, WEIGHTS_FILE)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickles that are refused all the same
+            state: dict[str, th.Tensor] = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
+        ) from None
+    return state
+
+
 def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     """The agent in a checkpoint, on the CPU.
 
@@ -196,26 +219,19 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
         CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
     """
     description = read_description(path)
-    weights = _read(path, WEIGHTS_FILE)
+    state = read_weights(path)
     try:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
-        card_facts = bool(description["network"]["card_facts"])
+        kind = description["network"]["kind"]
+        if kind not in KINDS:
+            raise ValueError(f"there is no network {kind!r}")
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
     except (RulesError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickles that are refused all the same
-            state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(
-            f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
-        ) from None
-    try:
-        network = PolicyNetwork.from_policy(hidden, card_facts, state)
+        network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
     return NeuralAgent(network, rules, episode, str(path), deterministic)

@@ -178,9 +178,12 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(finished, tmp_path):
     assert_same_run(finished, run)
 
 
-def test_a_resumed_model_has_the_same_future(tmp_path):
-    """Including decisions that were open when it was saved."""
-    assert ppo.main(command(tmp_path, "--total_steps", "3000")) == 0
+@pytest.mark.parametrize(
+    "options", [(), ("--network.critic", "full", "--network.kind", "cards", "--ppo.average_kl", "0.1")]
+)
+def test_a_resumed_model_has_the_same_future(tmp_path, options):
+    """Including decisions that were open when it was saved, and the average policy."""
+    assert ppo.main(command(tmp_path, "--total_steps", "3000", *options)) == 0
     config = load_config(tmp_path / "tiny" / "config.yaml")
     model = ppo.make_model(config)
     iterations = model.iterations(6000, reset_num_timesteps=False)
@@ -307,16 +310,23 @@ def test_sampling_follows_the_network(finished):
     np.testing.assert_allclose(np.bincount(actions, minlength=83) / len(views), probabilities, atol=0.01)
 
 
-def test_a_network_trained_on_rounds_is_shown_no_totals(finished):
+def test_a_network_is_shown_the_episodes_that_it_was_trained_on(finished):
+    """One of rounds no totals; one of games no round that is not of a game."""
     agent = load_agent(finished / "final.zip")
+    th.nn.init.normal_(agent.network.trunk.layers[0].weight)  # totals too
     views = some_views()
-    later = views.copy()
+    first, later = views.copy(), views.copy()
+    first["one_round"] = later["one_round"] = 0
     later["scores"][:, :4] = -33
     later["tens"][:, 1] = 3
-    later["one_round"] = 0
-    np.testing.assert_array_equal(agent._logits(later), agent._logits(views))
+    as_round, shown = agent._logits(views), later.tobytes()
+    np.testing.assert_array_equal(agent._logits(first), as_round)
+    np.testing.assert_array_equal(agent._logits(later), as_round)
     agent.episode = "game"
-    assert (agent._logits(later) != agent._logits(views)).any()
+    np.testing.assert_array_equal(agent._logits(views), agent._logits(first))
+    assert (agent._logits(views) != as_round).any()
+    assert (agent._logits(later) != agent._logits(first)).any()
+    assert later.tobytes() == shown
 
 
 def test_a_table_of_other_rules_is_refused_and_both_are_named(finished):
@@ -404,7 +414,7 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     refused("rules lack")
     described(finished / "final.zip", path, episode="night")
     refused("night")
-    described(finished / "final.zip", path, network={"hidden": [64, 64], "card_facts": True})
+    described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})
     refused("do not fit")
 
 
