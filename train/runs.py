@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fool_env.train import ppo
+from fool_env.train import run as training
 from fool_env.train.checkpoint import latest_checkpoint
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config
 
@@ -91,7 +92,7 @@ def plan_run(arguments: Sequence[str]) -> Run:
         ConfigError: as `parse_config`; or its folder holds something else.
     """
     run = Run(tuple(arguments), parse_config(arguments))
-    ppo.check_opponents(run.config)
+    training.check_opponents(run.config)
     if not run.folder.exists():
         return run
     if not (run.folder / "config.yaml").exists():
@@ -164,9 +165,9 @@ def finish(run: Run, lock: int, stop: Callable[[], bool]) -> bool:
             shutil.rmtree(run.folder)
         arguments = run.arguments
     code = train(arguments, lock, stop)
-    if code == ppo.EXIT_INTERRUPTED and not stop():
+    if code == training.EXIT_INTERRUPTED and not stop():
         raise RunError(f"the training of {run.folder} was interrupted by somebody else", killed=True)
-    if code not in (0, ppo.EXIT_INTERRUPTED):
+    if code not in (0, training.EXIT_INTERRUPTED):
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RunError(f"the training of {run.folder} {how}", killed=code < 0)
     return code == 0

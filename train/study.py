@@ -30,7 +30,7 @@ from fool_env.agents.arena import SELECTION, Evaluation, evaluate, make_opponent
 from fool_env.agents.neural import load_agent
 from fool_env.rng import derive
 from fool_env.train.config import ConfigError, TrainConfig, parse_config
-from fool_env.train.ppo import Interrupt, check_opponents
+from fool_env.train.run import Interrupt, check_opponents
 from fool_env.train.runs import Run, RunError, finish, first_difference, held, lock_of, plan_run, what_is_trained
 from fool_env.train.seeds import against, measure_of
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 from fool_env.train.checkpoint import write_whole
 from fool_env.train.command import INTERRUPTED, Parser, output_console, refuse
 from fool_env.train.config import TrainConfig, parse_config
-from fool_env.train.ppo import Interrupt
 from fool_env.train.provenance import machine, source_commit
+from fool_env.train.run import Interrupt
 from fool_env.train.runs import POLL_SECONDS, Run, RunError, finish, held, plan_run
 from fool_env.train.standings import markdown, rich_table
 
