@@ -19,10 +19,11 @@ Show = Callable[[str], None]
 
 
 def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
-    """The network as it is now, as an agent that samples, on the CPU in float32."""
+    """The network as it is now, as the agent that its checkpoint will be, on the CPU in float32."""
     state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
     network = PolicyNetwork.from_policy(config.network.hidden, config.network.card_facts, state)
-    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name)
+    greedy = config.choice == "greedy"
+    return NeuralAgent(network, config.table.make_rules(), config.table.episode, name, deterministic=greedy)
 
 
 class Ladder:
