@@ -27,7 +27,7 @@ from fool_env.rng import output
 from fool_env.rules import Rules
 from fool_env.state import EPISODES, copy_games, new_games
 
-from .network import PolicyNetwork
+from .network import KINDS, PolicyNetwork
 
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
@@ -41,7 +41,7 @@ DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
 BLOCK: Final = 128
-"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -88,6 +88,9 @@ class NeuralAgent:
             none when it plays whole games.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
+
+    Attributes:
+        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class NeuralAgent:
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
+        self.block = BLOCK
         self._rules_record = new_games([rules])[0]
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
@@ -153,13 +157,13 @@ class NeuralAgent:
             views["scores"] = 0
             views["tens"] = 0
             views["one_round"] = 1
-        blocks = -(-len(views) // BLOCK)
-        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        rows = -(-len(views) // self.block) * self.block
+        observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        logits = th.empty((rows, NUM_ACTIONS))
         with th.inference_mode():
-            for start in range(0, len(logits), BLOCK):
-                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
+            for start in range(0, rows, self.block):
+                logits[start : start + self.block] = self.network(observations[start : start + self.block])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:
@@ -209,8 +213,10 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     try:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
-        card_facts = bool(description["network"]["card_facts"])
-        choice = description.get("choice", "sample")
+        kind = description["network"]["kind"]
+        choice = description.get("choice", SAMPLE)
+        if kind not in KINDS:
+            raise ValueError(f"there is no network {kind!r}")
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
         if choice not in CHOICES:
@@ -227,7 +233,7 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
             f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
         ) from None
     try:
-        network = PolicyNetwork.from_policy(hidden, card_facts, state)
+        network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
     return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)

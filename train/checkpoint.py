@@ -25,7 +25,7 @@ from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, Checkpoi
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
-from fool_env.train.provenance import source_commit
+from fool_env.train.provenance import hardware, source_commit
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
@@ -92,7 +92,8 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
     state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
 
@@ -113,6 +114,23 @@ def load_checkpoint(path: Path, model: Learner) -> float:
     model.load_tensors(path)
     model.load_run_state(arrays)
     return seconds
+
+
+def training_seconds(path: Path) -> float:
+    """How long the run had taken when the checkpoint was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint of a run.
+    """
+    read_description(path)
+    try:
+        with (
+            zipfile.ZipFile(path) as archive,
+            np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False) as state,
+        ):
+            return float(state["seconds"])
+    except KeyError:
+        raise CheckpointError(f"{path} does not say how long its run took: it is no checkpoint of a run") from None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -143,6 +161,10 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _name(device: th.device) -> str:
+    return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -62,12 +62,16 @@ class NetworkConfig:
     """The network.
 
     Attributes:
+        kind: "mlp", hidden layers; "facts", whose last layer weighs some facts about each card held, such as how many
+            unseen cards are higher; "cards", where a small network besides scores each card by its facts.
         hidden: widths of the hidden layers, which policy and value share.
-        card_facts: whether the policy is told some facts about each card, such as how many unseen cards are higher.
+        critic: what the value sees in training: the seat's "view", or the "full" table, all hands. The policy sees its
+            view alone, always.
     """
 
+    kind: Literal["mlp", "facts", "cards"] = "facts"
     hidden: list[int] = field(default_factory=lambda: [256, 256])
-    card_facts: bool = True
+    critic: Literal["view", "full"] = "view"
 
 
 @dataclass
@@ -80,6 +84,8 @@ class PPOConfig:
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
+        average_kl: weight of the divergence from an average of the policy over its iterations, 0 for none.
+        average_decay: what is left of that average at each iteration.
         clip_range: how far the ratio of new to old probability may stray from 1 before it earns nothing more.
         gamma: discount from one of a seat's decisions to its next.
         gae_lambda: how far advantages trust returns (1) over values (0).
@@ -95,12 +101,33 @@ class PPOConfig:
     final_learning_rate: float = 0.0
     entropy: float = 0.02
     final_entropy: float = 0.002
+    average_kl: float = 0.0
+    average_decay: float = 0.95
     clip_range: float = 0.2
     gamma: float = 1.0
     gae_lambda: float = 0.95
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
     reward_scale: float = 0.05
+
+
+@dataclass
+class PoolConfig:
+    """Opponents at some of the tables: the network as it was before, and other agents; see `fool_env.train.pool`.
+
+    Attributes:
+        share: of the tables at which one seat learns and the others are opponents'; 0 for self-play alone.
+        every: plays between snapshots of the network, 0 for none.
+        size: snapshots that are kept, at most.
+        sampling: how opponents are drawn: "uniform" (all alike) or "hard" (the harder ones more often).
+        members: further opponents, `make_agent` strings.
+    """
+
+    share: float = 0.0
+    every: int = 2_000_000
+    size: int = 8
+    sampling: Literal["uniform", "hard"] = "uniform"
+    members: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -214,6 +241,7 @@ class TrainConfig(RunConfig):
 
     Attributes:
         ppo: how the network learns.
+        pool: whom it meets besides itself.
     """
 
     program = "fool-train"
@@ -223,6 +251,7 @@ class TrainConfig(RunConfig):
     choice = "sample"
 
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -236,15 +265,23 @@ class TrainConfig(RunConfig):
             ValueError: the message names the key.
         """
         super().check()
+        if self.ppo.average_decay >= 1:
+            raise ValueError(f"ppo.average_decay: {self.ppo.average_decay} is not below 1")
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+        if self.pool.share > 1:
+            raise ValueError(f"pool.share: {self.pool.share} is not within 0 to 1")
+        if self.pool.share > 0 and round(self.pool.share * self.table.num_tables) == 0:
+            raise ValueError(f"pool.share: {self.pool.share} of {self.table.num_tables} tables is none")
+        if self.pool.share > 0 and self.pool.every == 0 and not self.pool.members:
+            raise ValueError("pool.share: there are neither snapshots (pool.every) nor pool.members to play against")
 
 
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

@@ -102,7 +102,11 @@ def make_model(config: DmcRunConfig) -> DeepMonteCarlo:
     with th.random.fork_rng(devices=[]):
         th.manual_seed(config.seed)
         policy = QNetwork(
-            tables.observations.shape[1], tables.masks.shape[1], config.network.hidden, config.network.card_facts
+            tables.observations.shape[1],
+            tables.masks.shape[1],
+            config.network.kind,
+            config.network.hidden,
+            sees_hands=config.network.critic == "full",
         )
     return DeepMonteCarlo(
         policy,

@@ -8,12 +8,15 @@ players and 64 steps a rollout it is a third of a rollout's decisions for single
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch as th
 
 from fool_env._jit import kernel
 from fool_env.rules import MAX_PLAYERS
 from fool_env.train.buffer import find_decisions, place_actions
+from fool_env.train.networks import HANDS_SIZE
 from fool_env.train.vec_env import NativeTables
 
 LEDGER = np.dtype(
@@ -58,22 +61,37 @@ def set_targets(ledger: np.ndarray, totals: np.ndarray, ended: np.ndarray, td_la
         target_later[episode, seat] = target
 
 
+class Decisions(NamedTuple):
+    """What the network sees of decisions, and chose, as tensors."""
+
+    observations: th.Tensor  # float32[rows, K]
+    masks: th.Tensor  # bool[rows, actions]
+    actions: th.Tensor  # int64[rows]
+    hands: th.Tensor  # uint8[rows, cards], what the others hold, for values that see it; else of no width
+
+    def at(self, rows: th.Tensor) -> Decisions:
+        """A copy of some rows."""
+        return Decisions(*(tensor.index_select(0, rows) for tensor in self))
+
+    def part(self, rows: slice) -> Decisions:
+        """Some rows in place."""
+        return Decisions(*(tensor[rows] for tensor in self))
+
+
 class EpisodeBuffer:
     """Rollouts of some steps at some tables, and the decisions of earlier ones that wait for their episode's end.
 
     Args:
+        tables: those of all rollouts, at the beginning of an episode.
         steps: plays at each table in a rollout.
-        num_tables: the number of tables.
-        observation_size, num_actions: of an observation and a mask.
         td_lambda: see `set_targets`.
         reward_scale: multiplies rewards.
-        device: where observations, masks and actions lie.
+        with_hands: whether the network is shown what the other seats hold.
+        device: where `decisions` lie.
 
     Attributes:
-        observations: float32[capacity, K]; of the rows in use, those carried over come first.
-        masks: bool[capacity, actions].
-        actions: int64[capacity].
-        ledger: LEDGER[capacity].
+        decisions: Decisions[capacity]; of the rows in use, those carried over come first.
+        ledger: LEDGER[capacity], the same rows.
         size: rows in use.
         carried: rows carried over.
         episodes: how many episodes have ended in the rollout.
@@ -82,24 +100,28 @@ class EpisodeBuffer:
 
     def __init__(
         self,
+        tables: NativeTables,
         steps: int,
-        num_tables: int,
-        observation_size: int,
-        num_actions: int,
         td_lambda: float = 1.0,
         reward_scale: float = 1.0,
+        with_hands: bool = False,
         device: th.device | str = "cpu",
     ) -> None:
+        (num_tables, num_actions), hands = tables.masks.shape, HANDS_SIZE if with_hands else 0
         self.steps, self.num_tables = steps, num_tables
         self.td_lambda, self.reward_scale = td_lambda, reward_scale
-        self.observations = th.zeros((0, observation_size), device=device)
-        self.masks = th.zeros((0, num_actions), dtype=th.bool, device=device)
-        self.actions = th.zeros(0, dtype=th.int64, device=device)
+        self.decisions = Decisions(
+            th.zeros((0, tables.observations.shape[1]), device=device),
+            th.zeros((0, num_actions), dtype=th.bool, device=device),
+            th.zeros(0, dtype=th.int64, device=device),
+            th.zeros((0, hands), dtype=th.uint8, device=device),
+        )
         self.ledger = np.zeros(0, LEDGER)
         self.size = self.carried = self.episodes = self.forced = 0
         self._rows = np.zeros(num_tables, np.int64)  # each table's new decision, NO_ROW where forced
         self._tables = np.zeros(num_tables, np.int64)  # the table of each new decision
         self._legal = np.zeros(num_tables, np.int16)
+        self._opponents = np.zeros(num_tables, np.uint8)  # all seats are the network's
         self._episode = np.arange(num_tables)  # the number of each table's episode
         self._paid = np.zeros((num_tables, MAX_PLAYERS))  # by each table's episode so far
         self._totals = np.zeros(((steps + 1) * num_tables, MAX_PLAYERS))
@@ -112,8 +134,8 @@ class EpisodeBuffer:
         self.ledger[: self.size] = self.ledger[rows]
         # In pieces, which spares large temporaries; rows ascend, so a piece overwrites none that a later one needs.
         for start in range(0, self.size, _PIECE):
-            piece = th.from_numpy(rows[start : start + _PIECE]).to(self.observations.device)
-            for tensor in (self.observations, self.masks, self.actions):
+            piece = th.from_numpy(rows[start : start + _PIECE]).to(self.decisions.actions.device)
+            for tensor in self.decisions:
                 tensor[start : start + len(piece)] = tensor[piece]
         self._grow(self.size + self.steps * self.num_tables)
         table_of = np.zeros(len(self._ended), np.int64)
@@ -130,16 +152,9 @@ class EpisodeBuffer:
             return
         more += capacity // 8  # what waits varies; growing once is better than often
         self.ledger = np.concatenate([self.ledger, np.zeros(more, LEDGER)])
-        self.observations, self.masks, self.actions = (
-            th.cat([tensor, tensor.new_zeros((more, *tensor.shape[1:]))])
-            for tensor in (self.observations, self.masks, self.actions)
+        self.decisions = Decisions(
+            *(th.cat([tensor, tensor.new_zeros((more, *tensor.shape[1:]))]) for tensor in self.decisions)
         )
-
-    def clear(self) -> None:
-        """Forget everything; the tables must be at the beginning of an episode."""
-        self.size = 0
-        self._paid[:] = 0
-        self.begin()
 
     def add_decisions(self, tables: NativeTables, actions: np.ndarray) -> slice:
         """Find the decisions that the tables face before a step; int64[tables] `actions` receives the forced plays.
@@ -150,7 +165,8 @@ class EpisodeBuffer:
         Raises:
             ValueError: a table has no legal action.
         """
-        count = find_decisions(tables.masks, self.size, actions, self._rows, self._tables, self._legal)
+        opponents, legal = self._opponents, self._legal
+        count = find_decisions(tables.masks, opponents, self.size, actions, self._rows, self._tables, legal)
         if count < 0:
             raise ValueError(
                 f"table {-1 - count} has no legal action: its action mask is all zero, "
@@ -165,15 +181,21 @@ class EpisodeBuffer:
         self.forced += self.num_tables - count
         return rows
 
-    def take_in(self, tables: NativeTables, rows: slice, first: int) -> None:
-        """Copy observations and masks into some of the new rows, of which `first` is the first."""
-        index = th.from_numpy(self._tables[rows.start - first : rows.stop - first])
-        self.observations[rows] = th.from_numpy(tables.observations).index_select(0, index)
-        self.masks[rows] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
+    def take_in(self, tables: NativeTables, rows: slice, first: int) -> Decisions:
+        """Copy what the network sees into some of the new rows, of which `first` is the first; returns these rows."""
+        numbers = self._tables[rows.start - first : rows.stop - first]
+        index = th.from_numpy(numbers)
+        new = self.decisions.part(rows)
+        new.observations[:] = th.from_numpy(tables.observations).index_select(0, index)
+        new.masks[:] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
+        if new.hands.shape[1]:
+            hands = tables.hands_of(numbers)[:, 1:]  # its own hand a seat has in its observation
+            new.hands[:] = th.from_numpy(hands.reshape(len(numbers), -1))
+        return new
 
     def place_actions(self, rows: slice, actions: np.ndarray) -> None:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""
-        place_actions(self._rows, rows.start, self.actions[rows].cpu().numpy(), actions)
+        place_actions(self._rows, rows.start, self.decisions.actions[rows].cpu().numpy(), actions)
 
     def add_outcome(self, tables: NativeTables) -> None:
         """Take in what the step paid and which episodes it ended."""
@@ -200,9 +222,7 @@ class EpisodeBuffer:
         self.begin()
         rows = slice(0, self.size)
         return {
-            "observations": self.observations[rows].cpu().numpy(),
-            "masks": self.masks[rows].cpu().numpy(),
-            "actions": self.actions[rows].cpu().numpy(),
+            **{name: tensor.cpu().numpy() for name, tensor in self.decisions.part(rows)._asdict().items()},
             "ledger": self.ledger[rows],
             "paid": self._paid,
         }
@@ -214,8 +234,7 @@ class EpisodeBuffer:
         rows = slice(0, len(state["ledger"]))
         self._grow(rows.stop)
         self.ledger[rows] = state["ledger"]
-        for name in ("observations", "masks", "actions"):
-            tensor = getattr(self, name)
+        for name, tensor in self.decisions._asdict().items():
             tensor[rows] = th.from_numpy(state[name]).to(tensor.device)
         self._paid[:] = state["paid"]
         self.size = rows.stop

@@ -9,7 +9,7 @@ from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
 from fool_env.agents.network import PolicyNetwork
-from fool_env.agents.neural import NeuralAgent
+from fool_env.agents.neural import GREEDY, NeuralAgent
 from fool_env.train.checkpoint import Learner, write_whole
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import source_commit
@@ -20,9 +20,8 @@ Show = Callable[[str], None]
 
 def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
     """The network as it is now, as the agent that its checkpoint will be, on the CPU in float32."""
-    state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
-    network = PolicyNetwork.from_policy(config.network.hidden, config.network.card_facts, state)
-    greedy = config.choice == "greedy"
+    network = PolicyNetwork.from_policy(config.network.kind, config.network.hidden, model.policy.state_dict())
+    greedy = config.choice == GREEDY
     return NeuralAgent(network, config.table.make_rules(), config.table.episode, name, deterministic=greedy)
 
 

@@ -26,7 +26,8 @@ from torch import nn
 from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
 from fool_env.agents.neural import WEIGHTS_FILE
 from fool_env.train.compute import Shards
-from fool_env.train.episodes import EpisodeBuffer
+from fool_env.train.episodes import Decisions, EpisodeBuffer
+from fool_env.train.networks import FullCritic
 from fool_env.train.policy import sample
 from fool_env.train.vec_env import NativeTables
 
@@ -44,22 +45,32 @@ class QNetwork(nn.Module):
     """Values of actions: that of the state, and beside it each action's, as in duelling networks (Wang et al. 2016).
 
     Its parts are named as Stable-Baselines3 names those of its policies, so that whoever plays the one plays the
-    other: the state's value makes no difference to the choice.
+    other: the state's value makes no difference to the choice. So it may see every hand, in training, which takes
+    luck out of what is left for the actions to explain.
+
+    Args:
+        observation_size, num_actions: of the tables.
+        kind, hidden: of the trunk, see `make_trunk`.
+        sees_hands: whether the state's value does.
     """
 
-    def __init__(self, observation_size: int, num_actions: int, hidden: Sequence[int], card_facts: bool) -> None:
+    def __init__(
+        self, observation_size: int, num_actions: int, kind: str, hidden: Sequence[int], sees_hands: bool = False
+    ) -> None:
         super().__init__()
-        trunk, features = make_trunk(observation_size, hidden, card_facts)
+        trunk, features = make_trunk(observation_size, kind, hidden)
+        self.sees_hands = sees_hands
         self.features_extractor = nn.ModuleDict({"layers": trunk})
         self.action_net = nn.Linear(features, num_actions)
-        self.value_net = nn.Linear(features, 1)
+        self.value_net = FullCritic(features) if sees_hands else nn.Linear(features, 1)
         if isinstance(trunk, CardTrunk):
             start_with_card_values(trunk, self.action_net)
 
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> values [rows, actions], those of illegal actions among them."""
+    def forward(self, observations: th.Tensor, hands: th.Tensor) -> th.Tensor:
+        """float32[rows, K], uint8[rows, cards] -> values [rows, actions], those of illegal actions among them."""
         features = self.features_extractor["layers"](observations)
-        values: th.Tensor = self.value_net(features) + self.action_net(features)
+        state = self.value_net(features, hands) if self.sees_hands else self.value_net(features)
+        values: th.Tensor = state + self.action_net(features)
         return values
 
 
@@ -83,7 +94,7 @@ class DeepMonteCarlo:
     """A network that learns, at its tables.
 
     Args:
-        policy: float32[rows, K] -> values float32[rows, actions].
+        policy: the network.
         tables: a native vector environment.
         learning_rate, epsilon: schedules of the progress that remains (1 at first, towards 0).
         steps: plays at each table in a rollout.
@@ -99,7 +110,7 @@ class DeepMonteCarlo:
 
     def __init__(
         self,
-        policy: nn.Module,
+        policy: QNetwork,
         tables: NativeTables,
         learning_rate: Schedule,
         epsilon: Schedule,
@@ -127,9 +138,7 @@ class DeepMonteCarlo:
         self.logger = Logger(None, [])
         self._parameters = list(policy.parameters())
         self.optimizer = th.optim.Adam(self._parameters, eps=1e-5, fused=True)
-        num_tables, observation_size = tables.observations.shape
-        shape = (steps, num_tables, observation_size, tables.masks.shape[1])
-        self.buffer = EpisodeBuffer(*shape, td_lambda, reward_scale, self.device)
+        self.buffer = EpisodeBuffer(tables, steps, td_lambda, reward_scale, policy.sees_hands, self.device)
 
     def set_logger(self, logger: Logger) -> None:
         """Log there."""
@@ -161,10 +170,10 @@ class DeepMonteCarlo:
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(step=self.num_timesteps)
 
-    def values(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> float32[rows, actions]: the pass of rollout and update."""
+    def values(self, decisions: Decisions) -> th.Tensor:
+        """Of each action: float32[rows, actions]. The pass of rollout and update."""
         with self.compute.autocast():
-            values: th.Tensor = self.policy(observations)
+            values: th.Tensor = self.policy(decisions.observations, decisions.hands)
         return values.float()
 
     def collect_rollout(self, epsilon: float) -> None:
@@ -188,10 +197,10 @@ class DeepMonteCarlo:
 
         def decide(part: slice) -> None:
             with th.inference_mode():
-                buffer.take_in(self.tables, part, rows.start)
-                values = self.values(buffer.observations[part])
-                probabilities, best = epsilon_greedy(values, buffer.masks[part], epsilon)
-                buffer.actions[part] = sample(probabilities, uniforms[part.start - rows.start : part.stop - rows.start])
+                decisions = buffer.take_in(self.tables, part, rows.start)
+                probabilities, best = epsilon_greedy(self.values(decisions), decisions.masks, epsilon)
+                chance = uniforms[part.start - rows.start : part.stop - rows.start]
+                decisions.actions[:] = sample(probabilities, chance)
                 buffer.ledger["best"][part] = best.cpu().numpy()
 
         self.compute.map(decide, self.compute.slices(rows))
@@ -243,8 +252,8 @@ class DeepMonteCarlo:
 
     def loss(self, rows: th.Tensor, targets: th.Tensor) -> th.Tensor:
         """The squared errors at the actions taken in some rows, summed: float32[]."""
-        values = self.values(self.buffer.observations.index_select(0, rows))
-        taken = values.gather(1, self.buffer.actions[rows].unsqueeze(1)).squeeze(1)
+        decisions = self.buffer.decisions.at(rows)
+        taken = self.values(decisions).gather(1, decisions.actions.unsqueeze(1)).squeeze(1)
         return (taken - targets[rows]).square().sum()
 
     def save(self, path: io.BytesIO) -> None:

@@ -9,10 +9,10 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 # Before torch is imported, which reads it once: threads that wait for a busy core should sleep, not spin.
@@ -22,7 +22,10 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from fool_env.train import run
 from fool_env.train.config import TrainConfig
-from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
+from fool_env.train.ladder import agent_of
+from fool_env.train.networks import SelfPlayPolicy, Trunk
+from fool_env.train.pool import Pool, make_member
+from fool_env.train.selfplay import COLUMNS, SelfPlayPPO
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 
@@ -38,10 +41,10 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
 
 def make_model(config: TrainConfig) -> SelfPlayPPO:
     """A learner at its tables, as the config has them."""
-    ppo = config.ppo
-    return SelfPlayPPO(
-        "MlpPolicy",
-        SelfPlayVecEnv(run.make_tables(config)),
+    ppo, tables = config.ppo, run.make_tables(config)
+    model = SelfPlayPPO(
+        SelfPlayPolicy,
+        SelfPlayVecEnv(tables),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
         n_steps=ppo.steps,
         batch_size=ppo.minibatch,
@@ -52,19 +55,27 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         ent_coef=LinearSchedule(ppo.entropy, ppo.final_entropy, 1.0),
         vf_coef=ppo.value_weight,
         max_grad_norm=ppo.max_grad_norm,
+        average_kl=ppo.average_kl,
+        average_decay=ppo.average_decay,
         reward_scale=ppo.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,
         policy_kwargs={
             "features_extractor_class": Trunk,
-            "features_extractor_kwargs": asdict(config.network),
+            "features_extractor_kwargs": {"kind": config.network.kind, "hidden": config.network.hidden},
+            "critic": config.network.critic,
             "net_arch": [],  # None would add two more towers
             "optimizer_kwargs": {"eps": 1e-5, "fused": True},
         },
         seed=config.seed,
         device=config.device,
     )
+    if config.pool.share > 0:
+        members = [make_member(member) for member in config.pool.members]
+        freeze = functools.partial(agent_of, model, config, "snapshot")
+        model.pool = Pool(tables, config.pool, config.seed, members, freeze)
+    return model
 
 
 def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> str:

@@ -22,7 +22,7 @@ from rich.console import Console
 from stable_baselines3.common.logger import Logger
 
 from fool_env import FoolVectorEnv
-from fool_env.agents.agent import AgentError
+from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import TRAINING, make_opponents
 from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.rng import derive
@@ -34,8 +34,17 @@ from fool_env.train.checkpoint import (
     save_checkpoint,
     write_whole,
 )
-from fool_env.train.config import Config, ConfigError, RunConfig, load_run_config, parse_run_config, save_config
+from fool_env.train.config import (
+    Config,
+    ConfigError,
+    RunConfig,
+    TrainConfig,
+    load_run_config,
+    parse_run_config,
+    save_config,
+)
 from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 
 EXIT_USAGE: Final = 2
@@ -85,16 +94,27 @@ def check_opponents(config: RunConfig) -> None:
     Raises:
         ConfigError: the message names the opponent.
     """
-    rules = config.table.make_rules()
     for opponent in config.evaluation.opponents:
-        try:
-            agents = make_opponents(opponent)
-        except (AgentError, OSError, ValueError) as error:
-            raise ConfigError(f"evaluation.opponents: {error}") from None
-        for agent in agents:
-            learnt = getattr(agent, "rules", rules)
-            if learnt != rules:
-                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
+        check_agents("evaluation.opponents", make_opponents, opponent, config)
+    for member in config.pool.members if isinstance(config, TrainConfig) else ():
+        check_agents("pool.members", lambda name: [make_member(name)], member, config)
+
+
+def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str, config: RunConfig) -> None:
+    """Refuse what a key of the config names, if no agents come of it that can sit at the tables of the run.
+
+    Raises:
+        ConfigError: the message names the key and the agent.
+    """
+    rules = config.table.make_rules()
+    try:
+        agents = make(name)
+    except (AgentError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for agent in agents:
+        learnt = getattr(agent, "rules", rules)
+        if learnt != rules:
+            raise ConfigError(f"{key}: {agent.name} was trained for {learnt}, not for {rules}")
 
 
 def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
@@ -236,7 +256,8 @@ def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[s
         f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
         f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * steps:,} steps",
-        f"network {config.network.hidden}, {parameters:,} parameters, {precision} on {model.device}, "
+        f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
+        f"{parameters:,} parameters, {precision} on {model.device}, "
         f"{model.compute.threads} threads; torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
