@@ -32,6 +32,11 @@ from .network import KINDS, PolicyNetwork
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
 
+SAMPLE: Final = "sample"
+GREEDY: Final = "greedy"
+CHOICES: Final = (SAMPLE, GREEDY)
+"""How a trained agent chooses: by the network's probabilities, or the card of its highest output."""
+
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
@@ -215,6 +220,10 @@ def read_weights(path: str | Path) -> dict[str, th.Tensor]:
 def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     """The agent in a checkpoint, on the CPU.
 
+    Args:
+        path: the checkpoint.
+        deterministic: play the likeliest card; so does, without being told, whoever was trained to choose greedily.
+
     Raises:
         CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
     """
@@ -224,17 +233,20 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
         kind = description["network"]["kind"]
+        choice = description.get("choice", SAMPLE)
         if kind not in KINDS:
             raise ValueError(f"there is no network {kind!r}")
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
+        if choice not in CHOICES:
+            raise ValueError(f"there is no choice {choice!r}")
     except (RulesError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
         network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
-    return NeuralAgent(network, rules, episode, str(path), deterministic)
+    return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
 
 
 def _read(path: str | Path, member: str) -> bytes:

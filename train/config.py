@@ -181,6 +181,10 @@ class RunConfig(ABC):
     script: ClassVar[str]
     """The same as a file of the checkout."""
     description: ClassVar[str]
+    method: ClassVar[str]
+    """What a checkpoint calls it."""
+    choice: ClassVar[str]
+    """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
     name: str = "run"
     runs: str = "runs"
@@ -262,6 +266,8 @@ class TrainConfig(RunConfig):
     program = "fool-train"
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
+    method = "ppo"
+    choice = "sample"
 
     init: str | None = None
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -22,7 +22,7 @@ from stable_baselines3.common.logger import Logger
 
 from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import make_opponents
-from fool_env.agents.neural import CheckpointError
+from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.train.checkpoint import (
     Learner,
     checkpoint_name,
@@ -122,7 +122,8 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     """An interrupted run's config and last checkpoint.
 
     Raises:
-        ConfigError: there is no such run, or other options were given.
+        ConfigError: there is no such run, it is of another method, or other options were given.
+        CheckpointError: its last checkpoint is none.
     """
     options = [part for argument in arguments for part in argument.split("=", 1)]
     if len(options) != 2 or options[0] != "--resume":
@@ -133,6 +134,9 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     checkpoint = latest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
+    method = read_description(checkpoint)["method"]
+    if method != kind.method:
+        raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name

@@ -13,6 +13,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -186,6 +187,10 @@ class SelfPlayPPO(MaskablePPO):
             logits = policy.action_net(features)
             values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
+
+    def load_tensors(self, path: Path) -> None:
+        """Read policy and optimizer from a checkpoint: tensors with `weights_only=True`, nothing is unpickled."""
+        self.set_parameters(str(path), exact_match=True, device=self.device)
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What a run needs between two iterations to go on exactly, besides policy and optimizer."""
