@@ -82,7 +82,7 @@ def test_a_study_finds_the_best_values_and_goes_on_with_the_same_command(
     assert config.ppo.learning_rate == float(best["ppo.learning_rate"]) and config.name == "rates-best"
     assert config.folder == tmp_path / "runs" / "rates-best"
     out = capsys.readouterr().out
-    assert f"Best: trial {best['trial']}, {float(best['value']):+.2f} [" in out and "5 trials complete" in out
+    assert f"Best: trial {best['trial']}, {float(best['value']):+.2f} [" in out and "trials: 5 complete" in out
     assert (tmp_path / "runs" / "rates" / "study.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -177,7 +177,8 @@ def test_ctrl_c_ends_the_study_and_the_same_command_goes_on(
     assert [row["state"] for row in rows(tmp_path)].count("complete") == 3
 
 
-def test_processes_share_the_trials_of_a_study(trainer: StubTrainer) -> None:
+def test_processes_share_the_trials_of_a_study(trainer: StubTrainer, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "rates").mkdir(parents=True)  # by one that was killed then
     with opened(trainer, 2) as ours, opened(trainer, 2) as theirs, contextlib.ExitStack() as stack:
         claims = [ours._claim(stack), theirs._claim(stack)]
         assert [name for _, name, _ in claims] == ["trial-0000", "trial-0001"]

@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +18,7 @@ import pytest
 import yaml
 from stub_trainer import StubTrainer, stubbed
 
-from fool_env.train import seeds, sweep
+from fool_env.train import run_process, seeds, sweep
 from fool_env.train.run_process import RunError, finish, held, plan_run
 
 
@@ -79,20 +77,29 @@ def test_the_interval_of_a_difference_draws_the_seeds_of_each_config_by_themselv
 # --- one run in its own process
 
 
-def test_a_lock_is_held_as_long_as_anybody_lives_who_was_handed_it(tmp_path: Path) -> None:
+def test_a_lock_is_held_until_the_training_ends_even_if_whoever_began_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_process, "POLL_SECONDS", 0.05)
     path = tmp_path / "lock"
+    lock = os.open(path, os.O_CREAT | os.O_WRONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    seen = []
+
+    def let_go() -> bool:
+        """As the kernel does for a process that dies."""
+        if not seen:
+            os.close(lock)
+        with held(path) as ours:
+            seen.append(ours)
+        return False
+
+    assert run_process.train("train/ppo.py", ["--help"], lock, let_go) == 0
+    assert seen[0] is None, "the orphan goes on training"
     with held(path) as ours:
         assert ours is not None
         with held(path) as theirs:
             assert theirs is None
-        child = subprocess.Popen([sys.executable, "-c", "input()"], pass_fds=[ours], stdin=subprocess.PIPE)
-    try:
-        with held(path) as ours:
-            assert ours is None, "an orphan goes on training"
-    finally:
-        child.communicate(b"\n")
-    with held(path) as ours:
-        assert ours is not None
 
 
 @pytest.mark.parametrize(

@@ -209,13 +209,13 @@ def open_study(plan: StudyPlan, pruning: bool) -> Iterator[optuna.Study]:
     Raises:
         ValueError: the folder holds another study, or something else.
     """
-    if plan.folder.exists() and not (plan.folder / STORAGE).exists():
-        raise ValueError(f"{plan.folder} exists and is not the folder of a study: choose another --study")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     evaluations = plan.config.total_steps // plan.config.evaluation.every if plan.config.evaluation.every else 0
     pruner = optuna.pruners.MedianPruner(n_warmup_steps=evaluations // 4) if pruning else optuna.pruners.NopPruner()
     with held(lock_of(plan.folder), wait=True):
         plan.folder.mkdir(parents=True, exist_ok=True)
+        if any(plan.folder.iterdir()) and not (plan.folder / STORAGE).exists():
+            raise ValueError(f"{plan.folder} exists and is not the folder of a study: choose another --study")
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{plan.folder / STORAGE}", engine_kwargs={"connect_args": {"timeout": 60}}
         )

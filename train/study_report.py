@@ -45,7 +45,7 @@ def in_words(study: optuna.Study, plan: StudyPlan) -> list[str]:
     """How the trials ended, and what is to be said of the best one."""
     trials = study.get_trials(deepcopy=False)
     ends = Counter(trial.state.name.lower() for trial in trials)
-    lines = [f"{plan.folder}: {', '.join(f'{number} trials {end}' for end, number in ends.items())}"]
+    lines = [f"{plan.folder}: trials: {', '.join(f'{number} {end}' for end, number in ends.items())}"]
     best = best_trial(study)
     if best is None:
         return lines
@@ -100,7 +100,7 @@ def _draw(trials: list[FrozenTrial], plan: StudyPlan) -> None:
             axes.scatter(places, [value for _, value in some], marker=marker, label=label)
         axes.set_xlabel("trial" if key is None else key)
         distribution = None if key is None else plan.search[key]
-        if getattr(distribution, "log", False):
+        if getattr(distribution, "log", False) and (complete or pruned):
             axes.set_xscale("log")
         if isinstance(distribution, CategoricalDistribution):
             axes.tick_params(axis="x", labelrotation=30)
