@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch as th
+from runs import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
@@ -35,60 +35,11 @@ network: {hidden: [32, 32]}
 ppo: {steps: 25, minibatch: 256}
 evaluation: {opponents: [highest, random+lowest], every: 4000, deals: 5, final_deals: 10, final_games: 2}
 """
-TIMES = ("time/fps",)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
     (folder / "tiny.yaml").write_text(TINY)
     return ["--config", str(folder / "tiny.yaml"), "--runs", str(folder), *arguments]
-
-
-def rows_without_times(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-
-
-def contents(path: Path) -> dict[str, object]:
-    """All of a checkpoint that is not a time: tensors, arrays, description."""
-    found: dict[str, object] = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in ("policy.pth", "policy.optimizer.pth"):
-            found[name] = th.load(io.BytesIO(archive.read(name)), weights_only=True)
-        found |= dict(np.load(io.BytesIO(archive.read("state.npz")), allow_pickle=False))
-        found["fool.json"] = json.loads(archive.read("fool.json"))
-    del found["seconds"]
-    return found
-
-
-def assert_same(one: object, other: object) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, th.Tensor):
-        assert th.equal(one, other)
-    elif isinstance(one, np.ndarray):
-        np.testing.assert_array_equal(one, other)
-    else:
-        assert one == other
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    assert rows_without_times(one) == rows_without_times(other)
-    assert sorted(path.name for path in (one / "checkpoints").iterdir()) == sorted(
-        path.name for path in (other / "checkpoints").iterdir()
-    )
-    checkpoints = [contents(run / "final.zip") for run in (one, other)]
-    for checkpoint in checkpoints:
-        del checkpoint["fool.json"]["config"], checkpoint["fool.json"]["commit"]
-    assert_same(*checkpoints)
-    ladders = [json.loads((run / "ladder.json").read_text()) for run in (one, other)]
-    for ladder in ladders:
-        del ladder["agent"], ladder["commit"]
-        for result in ladder["results"]:  # the run's own path again
-            del result["candidate"]
-    assert ladders[0] == ladders[1]
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +79,14 @@ def test_a_run_does_not_overwrite_another(finished, capsys):
     assert ppo.main(command(finished.parent)) == 2
     assert "--resume" in capsys.readouterr().err
     assert (finished / "final.zip").read_bytes() == before
+
+
+def test_a_run_may_begin_with_a_rollout_that_completes_no_decision(tmp_path):
+    """So short that no seat came to its second one."""
+    short = ["--total_steps", "160", "--ppo.steps", "1", "--evaluation.opponents", "[]"]
+    assert ppo.main(command(tmp_path, *short)) == 0
+    rows = rows_without_times(tmp_path / "tiny")
+    assert rows[0]["train/entropy"] == "" and len(rows) == 4
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 8, 10])

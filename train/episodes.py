@@ -176,7 +176,7 @@ class EpisodeBuffer:
         ledger = self.ledger[rows]
         ledger["episode"], ledger["seat"] = self._episode[where], tables.players[where]
         ledger["paid"] = self._paid[where, ledger["seat"]]
-        ledger["complete"] = False
+        ledger["target"], ledger["complete"] = 0, False
         self.size += count
         self.forced += self.num_tables - count
         return rows

@@ -10,6 +10,7 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -80,11 +81,9 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
 
 def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> str:
     """Where the run stands, from what the iteration logged."""
-    logged = model.logger.name_to_value
-    return (
-        f"{run.progress(config, model, seconds)} | entropy {logged['train/relative_entropy']:.0%}, "
-        f"values explain {logged['train/explained_variance']:.0%}"
-    )
+    logged = model.logger.name_to_value  # which would take up what it is asked for by []
+    entropy, explained = (logged.get(f"train/{name}", math.nan) for name in ("relative_entropy", "explained_variance"))
+    return f"{run.progress(config, model, seconds)} | entropy {entropy:.0%}, values explain {explained:.0%}"
 
 
 if __name__ == "__main__":
