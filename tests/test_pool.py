@@ -10,63 +10,16 @@ import pytest
 import torch as th
 from learners import fool_tables, make_learner
 from planted import Blend
+from pools import BOTS, Log, make_pool_learner, play
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
-from fool_env.agents.neural import NeuralAgent
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
-from fool_env.train.config import ConfigError, PoolConfig, parse_config
-from fool_env.train.pool import BLOCK, Edges, Pool, most_crowded
-from fool_env.train.seating import LEARNER, draw_tables, seat_opponents
+from fool_env.train.config import ConfigError, parse_config
+from fool_env.train.pool import BLOCK, Edges, most_crowded
+from fool_env.train.seating import LEARNER
 from fool_env.train.selfplay import SelfPlayPPO
-
-BOTS = ("highest", "lowest")
-
-
-def make_pool_learner(native=None, members=BOTS, share=0.5, every=0, size=3, sampling="uniform", **options):
-    """A learner at tables of which some are a pool's; members are agents or their names."""
-    native = fool_tables(4, 40) if native is None else native
-    learner = make_learner(native, **{"n_steps": 24, **options})
-    agents = [make_agent(member) if isinstance(member, str) else member for member in members]
-
-    def freeze() -> NeuralAgent:
-        return NeuralAgent(learner.policy_network(), native.rules[0])
-
-    learner.pool = Pool(native, PoolConfig(share, every, size, sampling), 7, agents, freeze)
-    return learner
-
-
-class Log:
-    """What happens at the tables of a learner, play by play."""
-
-    def __init__(self, learner: SelfPlayPPO) -> None:
-        self.pool, self.native = learner.pool, learner.tables
-        self.plays: list[dict] = []
-        step = self.native.step
-
-        def record(actions: np.ndarray) -> None:
-            before = {
-                "views": self.native.views,
-                "masks": self.native.masks.copy(),
-                "players": self.native.players.copy(),
-                "occupants": self.pool.occupants.copy(),
-                "actions": actions.copy(),
-                "rows": learner.rollout_buffer.rows[learner.rollout_buffer._step].copy(),
-            }
-            step(actions)
-            after = {"rewards": self.native.rewards.copy(), "dones": self.native.dones.copy()}
-            self.plays.append(before | after)
-
-        self.native.step = record
-
-
-def play(learner: SelfPlayPPO, iterations: int) -> Log:
-    log = Log(learner)
-    steps = learner.num_timesteps + iterations * learner.n_steps * learner.tables.num_tables
-    for _ in learner.iterations(steps - learner.num_timesteps, reset_num_timesteps=False):
-        pass
-    return log
 
 
 @pytest.fixture(scope="module")
@@ -150,43 +103,6 @@ def test_occupants_stay_for_an_episode_and_only_the_tables_of_the_pool_have_any(
         assert ((after["occupants"][learner.pool.tables, :4] == LEARNER).sum(axis=1) == 1).all()
         assert (after["occupants"][:, 4:] == LEARNER).all()
     assert changes > 100
-
-
-@pytest.mark.parametrize("players", [3, 4, 5, 6, 7, 8])
-def test_each_seat_is_the_learners_equally_often_and_members_are_drawn_by_weight(players):
-    tables, members = np.arange(50), np.array([0, 3, 5])
-    occupants = np.zeros((50, 8), np.int64)
-    seats, drawn = np.zeros((50, 8)), np.zeros(6)
-    for episode in range(20 * players):
-        episodes = np.full(50, episode)
-        cumulative = np.array([0.2, 0.2, 1.0])  # 0, 5 and never 3
-        seat_opponents(tables, np.full(50, players), episodes, np.uint64(3), members, cumulative, occupants)
-        seats += occupants == LEARNER
-        drawn += np.bincount(occupants[occupants != LEARNER], minlength=6)
-    assert (seats[:, :players] == 20).all() and (seats[:, players:] == 20 * players).all()
-    assert drawn[[1, 2, 3, 4]].sum() == 0
-    share, count = drawn[0] / drawn.sum(), drawn.sum()
-    assert count == 50 * 20 * players * (players - 1)
-    assert abs(share - 0.2) < 4 * (0.2 * 0.8 / count) ** 0.5
-    # Neither all tables alike nor one episode like the next.
-    assert len(np.unique(occupants[:, :players], axis=0)) > 5
-
-
-def test_seats_of_one_episode_are_drawn_independently():
-    occupants = np.zeros((2000, 8), np.int64)
-    tables = np.arange(2000)
-    half = np.array([0.5, 1.0])
-    seat_opponents(tables, np.full(2000, 3), np.zeros(2000, np.int64), np.uint64(0), np.arange(2), half, occupants)
-    pairs = np.sort(occupants[:, :3], axis=1)[:, 1:].sum(axis=1)
-    assert abs((pairs == 1).mean() - 0.5) < 0.05
-
-
-def test_tables_are_drawn_by_lot():
-    drawn = draw_tables(1000, 300, np.uint64(1))
-    assert len(set(drawn)) == 300 and (np.diff(drawn) > 0).all()
-    assert abs(drawn.mean() - 500) < 60 and 100 < (drawn % 2).sum() < 200
-    assert (drawn != draw_tables(1000, 300, np.uint64(2))).any()
-    np.testing.assert_array_equal(draw_tables(10, 10, np.uint64(1)), np.arange(10))
 
 
 def test_tables_may_differ_in_players():
