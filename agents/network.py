@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import torch as th
 from torch import nn
 
 from fool_env.cards import NUM_ACTIONS
-from fool_env.observation import OBSERVATION_SIZE
+from fool_env.observation import OBSERVATION, OBSERVATION_SIZE
 
 from .facts import FACTS, card_facts
 
@@ -102,6 +103,20 @@ def start_with_card_values(trunk: CardTrunk, action_net: nn.Linear) -> None:
     action_net.weight[:, -NUM_ACTIONS:] = th.eye(NUM_ACTIONS)
 
 
+@th.no_grad()
+def start_without_totals(trunk: nn.Module) -> None:
+    """Let what is 0 in single rounds, totals and that they matter, begin without effect on a trunk.
+
+    Single rounds never move these weights. So whoever has learnt on them plays whole games alike from the first.
+    """
+    kept = np.ones(1, OBSERVATION)
+    for name in ("score", "tens", "totals_matter"):
+        kept[name] = 0
+    for layer in trunk.modules():
+        if isinstance(layer, nn.Linear) and layer.in_features == OBSERVATION_SIZE:
+            layer.weight *= th.from_numpy(kept.view(np.float32)).to(layer.weight.device)
+
+
 class PolicyNetwork(nn.Module):
     """Trunk and policy head of a trained network."""
 
@@ -119,10 +134,11 @@ class PolicyNetwork(nn.Module):
     def from_policy(cls, kind: str, hidden: Sequence[int], state: Mapping[str, th.Tensor]) -> PolicyNetwork:
         """The network out of the state of a Stable-Baselines3 policy on such a trunk, its tensors copied."""
         network = cls(kind, hidden).requires_grad_(False)
-        wanted = {
-            name.replace(_SB3_TRUNK, "trunk."): tensor
-            for name, tensor in state.items()
-            if name.startswith((_SB3_TRUNK, "action_net."))
-        }
-        network.load_state_dict(wanted)
+        wanted = policy_tensors(state).items()
+        network.load_state_dict({name.replace(_SB3_TRUNK, "trunk."): tensor for name, tensor in wanted})
         return network
+
+
+def policy_tensors(state: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
+    """What of a Stable-Baselines3 policy's state chooses cards: trunk and policy head, each once."""
+    return {name: tensor for name, tensor in state.items() if name.startswith((_SB3_TRUNK, "action_net."))}

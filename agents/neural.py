@@ -32,6 +32,11 @@ from .network import KINDS, PolicyNetwork
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
 
+SAMPLE: Final = "sample"
+GREEDY: Final = "greedy"
+CHOICES: Final = (SAMPLE, GREEDY)
+"""How a trained agent chooses: by the network's probabilities, or the card of its highest output."""
+
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
@@ -79,8 +84,8 @@ class NeuralAgent:
     Args:
         network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
         rules: those that it was trained for, and that it refuses to depart from.
-        episode: what it was trained on. A network trained on single rounds has never seen totals, so it is shown
-            none when it plays whole games.
+        episode: what it was trained on last. A network trained on single rounds has never seen totals, so it is shown
+            none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
 
@@ -147,11 +152,11 @@ class NeuralAgent:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def _logits(self, views: np.ndarray) -> np.ndarray:
+        views = copy_games(views)
         if self.episode == "round":
-            views = copy_games(views)
             views["scores"] = 0
             views["tens"] = 0
-            views["one_round"] = 1
+        views["one_round"] = self.episode == "round"
         rows = -(-len(views) // self.block) * self.block
         observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
@@ -193,38 +198,55 @@ def read_description(path: str | Path) -> dict[str, Any]:
     return description
 
 
-def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
-    """The agent in a checkpoint, on the CPU.
+def read_weights(path: str | Path) -> dict[str, th.Tensor]:
+    """The tensors of a checkpoint's policy by name, on the CPU; nothing is unpickled.
 
     Raises:
-        CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
+        CheckpointError: there are none, or something else is with them.
     """
-    description = read_description(path)
     weights = _read(path, WEIGHTS_FILE)
-    try:
-        rules = Rules.from_dict(description["rules"])
-        hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
-        kind = description["network"]["kind"]
-        if kind not in KINDS:
-            raise ValueError(f"there is no network {kind!r}")
-        if episode not in EPISODES:
-            raise ValueError(f"there is no episode {episode!r}")
-    except (RulesError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles that are refused all the same
-            state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+            state: dict[str, th.Tensor] = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
         ) from None
+    return state
+
+
+def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
+    """The agent in a checkpoint, on the CPU.
+
+    Args:
+        path: the checkpoint.
+        deterministic: play the likeliest card; so does, without being told, whoever was trained to choose greedily.
+
+    Raises:
+        CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
+    """
+    description = read_description(path)
+    state = read_weights(path)
+    try:
+        rules = Rules.from_dict(description["rules"])
+        hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
+        kind = description["network"]["kind"]
+        choice = description.get("choice", SAMPLE)
+        if kind not in KINDS:
+            raise ValueError(f"there is no network {kind!r}")
+        if episode not in EPISODES:
+            raise ValueError(f"there is no episode {episode!r}")
+        if choice not in CHOICES:
+            raise ValueError(f"there is no choice {choice!r}")
+    except (RulesError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
         network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
-    return NeuralAgent(network, rules, episode, str(path), deterministic)
+    return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
 
 
 def _read(path: str | Path, member: str) -> bytes:

@@ -310,16 +310,23 @@ def test_sampling_follows_the_network(finished):
     np.testing.assert_allclose(np.bincount(actions, minlength=83) / len(views), probabilities, atol=0.01)
 
 
-def test_a_network_trained_on_rounds_is_shown_no_totals(finished):
+def test_a_network_is_shown_the_episodes_that_it_was_trained_on(finished):
+    """One of rounds no totals; one of games no round that is not of a game."""
     agent = load_agent(finished / "final.zip")
+    th.nn.init.normal_(agent.network.trunk.layers[0].weight)  # totals too
     views = some_views()
-    later = views.copy()
+    first, later = views.copy(), views.copy()
+    first["one_round"] = later["one_round"] = 0
     later["scores"][:, :4] = -33
     later["tens"][:, 1] = 3
-    later["one_round"] = 0
-    np.testing.assert_array_equal(agent._logits(later), agent._logits(views))
+    as_round, shown = agent._logits(views), later.tobytes()
+    np.testing.assert_array_equal(agent._logits(first), as_round)
+    np.testing.assert_array_equal(agent._logits(later), as_round)
     agent.episode = "game"
-    assert (agent._logits(later) != agent._logits(views)).any()
+    np.testing.assert_array_equal(agent._logits(views), agent._logits(first))
+    assert (agent._logits(views) != as_round).any()
+    assert (agent._logits(later) != agent._logits(first)).any()
+    assert later.tobytes() == shown
 
 
 def test_a_table_of_other_rules_is_refused_and_both_are_named(finished):

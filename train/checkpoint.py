@@ -25,7 +25,8 @@ from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, Checkpoi
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
-from fool_env.train.provenance import source_commit
+from fool_env.train.provenance import hardware, source_commit
+from fool_env.train.stages import stage_at
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
@@ -67,8 +68,8 @@ class Learner(Protocol):
     def save(self, path: io.BytesIO) -> None:
         """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
 
-    def set_parameters(self, load_path_or_dict: str, exact_match: bool = ..., device: th.device = ...) -> None:
-        """Read the tensors from such a zip."""
+    def load_tensors(self, path: Path) -> None:
+        """Read the tensors from such a zip, with `weights_only=True`; nothing is unpickled."""
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What it needs to go on exactly, besides those tensors."""
@@ -92,7 +93,8 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
     state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
 
@@ -110,10 +112,26 @@ def load_checkpoint(path: Path, model: Learner) -> float:
     except KeyError:
         raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
     seconds = float(arrays.pop("seconds"))
-    # Tensors with weights_only=True; nothing is unpickled.
-    model.set_parameters(str(path), exact_match=True, device=model.device)
+    model.load_tensors(path)
     model.load_run_state(arrays)
     return seconds
+
+
+def training_seconds(path: Path) -> float:
+    """How long the run had taken when the checkpoint was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint of a run.
+    """
+    read_description(path)
+    try:
+        with (
+            zipfile.ZipFile(path) as archive,
+            np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False) as state,
+        ):
+            return float(state["seconds"])
+    except KeyError:
+        raise CheckpointError(f"{path} does not say how long its run took: it is no checkpoint of a run") from None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -133,8 +151,9 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
         "rules": config.table.make_rules().to_dict(),
-        "episode": config.table.episode,
-        "reward": config.table.reward,
+        "method": config.method,
+        "choice": config.choice,
+        **stage_at(config, steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,
@@ -142,6 +161,10 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _name(device: th.device) -> str:
+    return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def write_whole(path: Path, content: bytes) -> None:

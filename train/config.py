@@ -31,6 +31,8 @@ class TableConfig:
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
+        rounds_first: plays, over all tables, for which single rounds are played for relative points, before whole games
+            are played for `reward`: from the next iteration on. Games take twelve times as long to show an outcome.
         num_tables: tables that are played side by side.
     """
 
@@ -38,6 +40,7 @@ class TableConfig:
     rules: dict[str, Any] | None = None
     episode: Literal["round", "game"] = "round"
     reward: Literal["points", "relative", "win"] = "relative"
+    rounds_first: int = 0
     num_tables: int = 1024
 
     def make_rules(self) -> Rules:
@@ -91,7 +94,8 @@ class PPOConfig:
         gae_lambda: how far advantages trust returns (1) over values (0).
         value_weight: weight of the value's squared error.
         max_grad_norm: gradients longer than this are shortened to it.
-        reward_scale: multiplies rewards, so that values are of the order of 1.
+        reward_scale: multiplies rewards, so that values are of the order of 1; null for 0.05 of points and relative
+            points, and 2 of wins.
     """
 
     steps: int = 64
@@ -108,7 +112,7 @@ class PPOConfig:
     gae_lambda: float = 0.95
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    reward_scale: float = 0.05
+    reward_scale: float | None = None
 
 
 @dataclass
@@ -177,6 +181,10 @@ class RunConfig(ABC):
     script: ClassVar[str]
     """The same as a file of the checkout."""
     description: ClassVar[str]
+    method: ClassVar[str]
+    """What a checkpoint calls it."""
+    choice: ClassVar[str]
+    """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
     name: str = "run"
     runs: str = "runs"
@@ -200,6 +208,11 @@ class RunConfig(ABC):
     @abstractmethod
     def steps_per_iteration(self) -> int:
         """Plays in one rollout, over all tables."""
+
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits the reward."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """All values by name, nested as in YAML."""
@@ -225,10 +238,18 @@ class RunConfig(ABC):
         self.table.make_rules()
         if self.table.reward == "win" and self.table.episode == "round":
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
+        self._check_rounds_first()
         if not self.network.hidden or min(self.network.hidden) < 1:
             raise ValueError(f"network.hidden: {self.network.hidden} is not one or more widths")
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ValueError(f"name: {self.name!r} is no folder's name")
+
+    def _check_rounds_first(self) -> None:
+        first = self.table.rounds_first
+        if first and self.table.episode == "round":
+            raise ValueError("table.rounds_first: is of use before whole games, so it needs table.episode: game")
+        if first and -(-first // self.steps_per_iteration) * self.steps_per_iteration >= self.total_steps:
+            raise ValueError(f"table.rounds_first: {first:,} of {self.total_steps:,} plays leave none for games")
 
 
 @dataclass
@@ -236,6 +257,8 @@ class TrainConfig(RunConfig):
     """A run of self-play PPO.
 
     Attributes:
+        init: a checkpoint whose policy the run starts from, and whose values if it has learnt for the same; null for a
+            new network.
         ppo: how the network learns.
         pool: whom it meets besides itself.
     """
@@ -243,7 +266,10 @@ class TrainConfig(RunConfig):
     program = "fool-train"
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
+    method = "ppo"
+    choice = "sample"
 
+    init: str | None = None
     ppo: PPOConfig = field(default_factory=PPOConfig)
     pool: PoolConfig = field(default_factory=PoolConfig)
 
@@ -251,6 +277,11 @@ class TrainConfig(RunConfig):
     def steps_per_iteration(self) -> int:
         """Plays in one rollout, over all tables."""
         return self.table.num_tables * self.ppo.steps
+
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits the reward."""
+        return self.ppo.reward_scale
 
     def check(self) -> None:
         """Refuse what cannot be trained.
@@ -275,7 +306,7 @@ class TrainConfig(RunConfig):
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "table.rounds_first": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

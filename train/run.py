@@ -16,16 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, TypeVar
 
-import numpy as np
 import torch as th
 from rich.console import Console
 from stable_baselines3.common.logger import Logger
 
-from fool_env import FoolVectorEnv
 from fool_env.agents.agent import AgentError, AnyAgent
-from fool_env.agents.arena import TRAINING, make_opponents
-from fool_env.agents.neural import CheckpointError
-from fool_env.rng import derive
+from fool_env.agents.arena import make_opponents
+from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.train.checkpoint import (
     Learner,
     checkpoint_name,
@@ -46,6 +43,7 @@ from fool_env.train.config import (
 from fool_env.train.ladder import Ladder, in_one_line
 from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
+from fool_env.train.stages import read_init, stage_at
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -74,11 +72,14 @@ def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path
 
     Raises:
         ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_run_config`.
+        CheckpointError: the run is to start from a checkpoint that does not fit.
     """
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(kind, arguments)
     config = parse_run_config(kind, arguments)
     check_opponents(config)
+    if isinstance(config, TrainConfig) and config.init is not None:
+        read_init(config)
     if config.folder.exists():
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
@@ -121,7 +122,8 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     """An interrupted run's config and last checkpoint.
 
     Raises:
-        ConfigError: there is no such run, or other options were given.
+        ConfigError: there is no such run, it is of another method, or other options were given.
+        CheckpointError: its last checkpoint is none.
     """
     options = [part for argument in arguments for part in argument.split("=", 1)]
     if len(options) != 2 or options[0] != "--resume":
@@ -132,17 +134,13 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     checkpoint = latest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
+    method = read_description(checkpoint)["method"]
+    if method != kind.method:
+        raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
     return config, checkpoint
-
-
-def make_tables(config: RunConfig) -> FoolVectorEnv:
-    """The tables of a run, with deals that no evaluation deals."""
-    table = config.table
-    seed = int(derive(np.uint64(config.seed), TRAINING))
-    return FoolVectorEnv(table.num_tables, table.make_rules(), table.episode, table.reward, seed=seed)
 
 
 def train(
@@ -151,6 +149,8 @@ def train(
     checkpoint: Path | None,
     columns: Sequence[str],
     progress_line: Callable[[Config, Model, float], str],
+    begin: Callable[[], str] = str,
+    between: Callable[[], str] = str,
 ) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code.
 
@@ -160,9 +160,12 @@ def train(
         checkpoint: where to go on.
         columns: all that an iteration logs, for progress.csv.
         progress_line: the line of progress from config, model and the seconds that the run has taken.
+        begin: what is done before a new run's first iteration.
+        between: what is done after each iteration; both return what there is to say.
     """
     folder = config.folder
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
+    origin = begin() if checkpoint is None else ""
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
     rows = ProgressCsv(folder / "progress.csv", columns, model.num_timesteps)
     logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
@@ -185,13 +188,15 @@ def train(
                 raise KeyboardInterrupt
 
         try:
-            for line in banner(config, model, checkpoint):
+            for line in filter(None, [*banner(config, model, checkpoint), origin]):
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
             standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
+                if change := between():
+                    reporter.say(change)
                 if is_due(config.evaluation.every, config, model.num_timesteps):
                     standing = in_one_line(ladder.climb(model, reporter.show))
                     reporter.say(f"{line} | {standing}")
@@ -242,14 +247,15 @@ def is_due(every: int, config: RunConfig, steps: int) -> bool:
 
 def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
-    table = config.table
+    table, stage = config.table, stage_at(config, model.num_timesteps)
     rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
     steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
         f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
-        f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
+        f"{'s' * (rules.num_fools > 1)}, {stage}, seed {config.seed}",
+        *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
         f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * steps:,} steps",
         f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "

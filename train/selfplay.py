@@ -13,6 +13,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
@@ -154,6 +156,15 @@ class SelfPlayPPO(MaskablePPO):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
 
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
+        if self.pool is not None:
+            self.pool.change_tables(tables)
+
     def policy_network(self) -> PolicyNetwork:
         """A copy of the policy as it is now, without the critic, on the CPU."""
         return PolicyNetwork.from_policy(
@@ -176,6 +187,10 @@ class SelfPlayPPO(MaskablePPO):
             logits = policy.action_net(features)
             values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
+
+    def load_tensors(self, path: Path) -> None:
+        """Read policy and optimizer from a checkpoint: tensors with `weights_only=True`, nothing is unpickled."""
+        self.set_parameters(str(path), exact_match=True, device=self.device)
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What a run needs between two iterations to go on exactly, besides policy and optimizer."""
