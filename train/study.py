@@ -31,7 +31,7 @@ from fool_env.agents.neural import load_agent
 from fool_env.rng import derive
 from fool_env.train.config import ConfigError, TrainConfig, parse_config
 from fool_env.train.run import Interrupt, check_opponents
-from fool_env.train.runs import Run, RunError, finish, first_difference, held, lock_of, plan_run, what_is_trained
+from fool_env.train.run_process import Run, RunError, finish, first_difference, held, lock_of, plan_run, what_is_trained
 from fool_env.train.seeds import against, measure_of
 
 STORAGE: Final = "study.db"
@@ -291,11 +291,11 @@ class Trials:
             self.study.tell(trial, state=TrialState.PRUNED)
             print(f"{run.folder.name}: pruned", flush=True)
             return
-        evaluation = self._measure(run)
-        result = evaluation.to_dict()
+        result = self._measure(run).to_dict()
         measure = measure_of(result)
         trial.set_user_attr(INTERVAL, result[f"{measure}_ci"])
         self.study.tell(trial, result[measure])
+        print(f"{run.folder.name}: {measure} {result[measure]:+.2f} at a table of {result['opponent']}", flush=True)
 
     def _measure(self, run: Run) -> Evaluation:
         def check(done: float, total: int) -> None:

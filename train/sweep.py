@@ -27,7 +27,7 @@ from fool_env.train.command import INTERRUPTED, Parser, output_console, refuse
 from fool_env.train.config import TrainConfig, parse_config
 from fool_env.train.provenance import machine, source_commit
 from fool_env.train.run import Interrupt
-from fool_env.train.runs import POLL_SECONDS, Run, RunError, finish, held, plan_run
+from fool_env.train.run_process import POLL_SECONDS, Run, RunError, finish, held, plan_run
 from fool_env.train.standings import markdown, rich_table
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fool_env.train import ppo
-from fool_env.train import run as training
 from fool_env.train.checkpoint import latest_checkpoint
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config
+from fool_env.train.run import EXIT_INTERRUPTED, check_opponents
 
 POLL_SECONDS: Final = 0.5
 """Between two looks at a run that is being trained."""
@@ -92,7 +91,7 @@ def plan_run(arguments: Sequence[str]) -> Run:
         ConfigError: as `parse_config`; or its folder holds something else.
     """
     run = Run(tuple(arguments), parse_config(arguments))
-    training.check_opponents(run.config)
+    check_opponents(run.config)
     if not run.folder.exists():
         return run
     if not (run.folder / "config.yaml").exists():
@@ -165,9 +164,9 @@ def finish(run: Run, lock: int, stop: Callable[[], bool]) -> bool:
             shutil.rmtree(run.folder)
         arguments = run.arguments
     code = train(arguments, lock, stop)
-    if code == training.EXIT_INTERRUPTED and not stop():
+    if code == EXIT_INTERRUPTED and not stop():
         raise RunError(f"the training of {run.folder} was interrupted by somebody else", killed=True)
-    if code not in (0, training.EXIT_INTERRUPTED):
+    if code not in (0, EXIT_INTERRUPTED):
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RunError(f"the training of {run.folder} {how}", killed=code < 0)
     return code == 0
@@ -175,7 +174,7 @@ def finish(run: Run, lock: int, stop: Callable[[], bool]) -> bool:
 
 def train(arguments: Sequence[str], lock: int, stop: Callable[[], bool]) -> int:
     """Run `train/ppo.py` in a process of its own; returns its exit code."""
-    command = [sys.executable, str(Path(ppo.__file__)), *arguments]
+    command = [sys.executable, str(Path(__file__).with_name("ppo.py")), *arguments]
     # In a session of its own, as it would take a terminal's Ctrl-C and the one that is passed on for two of them.
     with subprocess.Popen(command, pass_fds=[lock], start_new_session=True) as process:
         told = False
