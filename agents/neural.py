@@ -27,7 +27,7 @@ from fool_env.rng import output
 from fool_env.rules import Rules
 from fool_env.state import EPISODES, copy_games, new_games
 
-from .network import PolicyNetwork
+from .network import KINDS, PolicyNetwork
 
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
@@ -219,13 +219,15 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     try:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
-        card_facts = bool(description["network"]["card_facts"])
+        kind = description["network"]["kind"]
+        if kind not in KINDS:
+            raise ValueError(f"there is no network {kind!r}")
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
     except (RulesError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
-        network = PolicyNetwork.from_policy(hidden, card_facts, state)
+        network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
     return NeuralAgent(network, rules, episode, str(path), deterministic)

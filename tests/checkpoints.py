@@ -22,7 +22,7 @@ def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | Non
     """An untrained network as a checkpoint, or one with something wrong."""
     torch.manual_seed(1)
     if weights is None:
-        names = PolicyNetwork(HIDDEN, card_facts=False).state_dict().items()
+        names = PolicyNetwork("mlp", HIDDEN).state_dict().items()
         weights = {name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}
     says = {
         "format": CHECKPOINT_FORMAT,
@@ -30,7 +30,7 @@ def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | Non
         "observation_size": OBSERVATION_SIZE,
         "rules": rules.to_dict(),
         "episode": "round",
-        "network": {"hidden": HIDDEN, "card_facts": False},
+        "network": {"kind": "mlp", "hidden": HIDDEN},
     }
     saved = io.BytesIO()
     torch.save(weights, saved)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from fool_env import FoolVectorEnv, Rules
-from fool_env.train.selfplay import SelfPlayPPO, Trunk
+from fool_env.train.networks import SelfPlayPolicy, Trunk
+from fool_env.train.selfplay import SelfPlayPPO
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 
-def make_learner(native, hidden=(32,), seed=0, card_facts=False, **options) -> SelfPlayPPO:
+def make_learner(native, hidden=(32,), seed=0, kind="mlp", critic="view", **options) -> SelfPlayPPO:
     policy = {
         "features_extractor_class": Trunk,
-        "features_extractor_kwargs": {"hidden": list(hidden), "card_facts": card_facts},
+        "features_extractor_kwargs": {"kind": kind, "hidden": list(hidden)},
+        "critic": critic,
         "net_arch": [],
         "optimizer_kwargs": {"eps": 1e-5, "fused": True},
     }
     settings = {"n_steps": 16, "batch_size": 512, "precision": "float32", **options}
-    return SelfPlayPPO("MlpPolicy", SelfPlayVecEnv(native), policy_kwargs=policy, seed=seed, **settings)
+    return SelfPlayPPO(SelfPlayPolicy, SelfPlayVecEnv(native), policy_kwargs=policy, seed=seed, **settings)
 
 
 def fool_tables(num_players=4, num_tables=8, reward="points", **options) -> FoolVectorEnv:

@@ -178,9 +178,12 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(finished, tmp_path):
     assert_same_run(finished, run)
 
 
-def test_a_resumed_model_has_the_same_future(tmp_path):
-    """Including decisions that were open when it was saved."""
-    assert ppo.main(command(tmp_path, "--total_steps", "3000")) == 0
+@pytest.mark.parametrize(
+    "options", [(), ("--network.critic", "full", "--network.kind", "cards", "--ppo.average_kl", "0.1")]
+)
+def test_a_resumed_model_has_the_same_future(tmp_path, options):
+    """Including decisions that were open when it was saved, and the average policy."""
+    assert ppo.main(command(tmp_path, "--total_steps", "3000", *options)) == 0
     config = load_config(tmp_path / "tiny" / "config.yaml")
     model = ppo.make_model(config)
     iterations = model.iterations(6000, reset_num_timesteps=False)
@@ -411,7 +414,7 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     refused("rules lack")
     described(finished / "final.zip", path, episode="night")
     refused("night")
-    described(finished / "final.zip", path, network={"hidden": [64, 64], "card_facts": True})
+    described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})
     refused("do not fit")
 
 

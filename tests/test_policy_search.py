@@ -73,7 +73,7 @@ class Silent(Planted):
 def a_network(preset: str, episode: str = "round") -> NeuralAgent:
     """Untrained, with likings that are strong enough to be seen."""
     th.manual_seed(3)
-    network = PolicyNetwork([8], card_facts=True).requires_grad_(False)
+    network = PolicyNetwork("facts", [8]).requires_grad_(False)
     network.action_net.weight *= 12
     return NeuralAgent(network, PRESETS[preset], episode)
 

@@ -179,6 +179,7 @@ class Decisions(NamedTuple):
     actions: th.Tensor  # int64[rows]
     log_probs: th.Tensor  # float32[rows], under the policy that acted
     values: th.Tensor  # float32[rows]
+    hands: th.Tensor  # uint8[rows, cards], what the others hold, for a critic that sees it; else of no width
 
     def at(self, rows: th.Tensor) -> Decisions:
         """A copy of some rows."""
@@ -203,12 +204,14 @@ class SeatRollout:
         gae_lambda: float = 0.95,
         n_envs: int = 1,
         num_seats: int = MAX_PLAYERS,
+        with_hands: bool = False,
     ) -> None:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.device = th.device(device)
         self.steps, self.tables, self.seats = buffer_size, n_envs, num_seats
         self._observation_size = int(np.prod(observation_space.shape))
         self._num_actions = int(action_space.n)
+        self._hands_size = (num_seats - 1) * self._num_actions if with_hands else 0
         self.size = 0  # rows in use, those carried over first
         self.carried = 0  # rows carried over
         self._step = 0
@@ -225,6 +228,7 @@ class SeatRollout:
             actions=th.zeros(capacity, dtype=th.int64, device=self.device),
             log_probs=th.zeros(capacity, device=self.device),
             values=th.zeros(capacity, device=self.device),
+            hands=th.zeros((capacity, self._hands_size), dtype=th.uint8, device=self.device),
         )
         self._tables = np.zeros(self.tables, np.int64)  # the table of each new decision
         self.legal = np.zeros(capacity, np.int16)  # the number of legal actions at each decision
@@ -280,10 +284,14 @@ class SeatRollout:
         return slice(first, self.size)
 
     def take_in(self, tables: NativeTables, rows: slice, first: int) -> None:
-        """Copy observations and masks into some of the new rows, of which `first` is the first."""
-        index = th.from_numpy(self._tables[rows.start - first : rows.stop - first])
+        """Copy observations, masks and hands into some of the new rows, of which `first` is the first."""
+        numbers = self._tables[rows.start - first : rows.stop - first]
+        index = th.from_numpy(numbers)
         self.decisions.observations[rows] = th.from_numpy(tables.observations).index_select(0, index)
         self.decisions.masks[rows] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
+        if self._hands_size:
+            hands = tables.hands_of(numbers)[:, 1:]  # its own hand a seat has in its observation
+            self.decisions.hands[rows] = th.from_numpy(hands.reshape(len(numbers), -1))
 
     def place_actions(self, rows: slice, actions: np.ndarray) -> None:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""

@@ -10,25 +10,87 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+import torch as th
+from stable_baselines3.common.logger import Logger
+from torch import nn
 
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
-from fool_env.train.config import TrainConfig
-from fool_env.train.provenance import source_commit
-from fool_env.train.selfplay import SelfPlayPPO
-from fool_env.train.stages import stage_at
+from fool_env.train.compute import Shards
+from fool_env.train.config import RunConfig
+from fool_env.train.provenance import hardware, source_commit
+from fool_env.train.vec_env import NativeTables
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
 
 
-def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds: float) -> None:
+class Learner(Protocol):
+    """What a run trains, and a checkpoint holds: `SelfPlayPPO`, or what learns in another way."""
+
+    num_timesteps: int
+    """Plays so far, over all tables."""
+    iteration: int
+    """Iterations so far."""
+
+    @property
+    def policy(self) -> nn.Module:
+        """The network, its parts named as in Stable-Baselines3."""
+
+    @property
+    def device(self) -> th.device:
+        """Where the network lies."""
+
+    @property
+    def compute(self) -> Shards:
+        """What computes."""
+
+    @property
+    def logger(self) -> Logger:
+        """Where iterations are logged."""
+
+    def policy_network(self) -> nn.Module:
+        """A copy of what chooses cards as it is now, on the CPU."""
+
+    def set_logger(self, logger: Logger) -> None:
+        """Log there."""
+
+    def change_tables(self, tables: NativeTables, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions open at the old ones are forgotten."""
+
+    def load_weights(self, weights: Mapping[str, th.Tensor]) -> None:
+        """Start from some of the network's tensors, by name."""
+
+    def start_values(self, value: float) -> None:
+        """Let values begin anew, all the same."""
+
+    def iterations(self, total_timesteps: int, *, reset_num_timesteps: bool) -> Iterator[int]:
+        """Train for so many plays more, and yield each iteration's number once it is over."""
+
+    def dump_logs(self, iteration: int) -> None:
+        """Write the iteration's row to the logger."""
+
+    def save(self, path: io.BytesIO) -> None:
+        """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
+
+    def set_parameters(self, load_path_or_dict: str, exact_match: bool = ..., device: th.device = ...) -> None:
+        """Read the tensors from such a zip."""
+
+    def run_state(self) -> dict[str, np.ndarray]:
+        """What it needs to go on exactly, besides those tensors."""
+
+    def load_run_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `run_state`."""
+
+
+def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: float) -> None:
     """Write a checkpoint between two iterations; the file appears whole or not at all.
 
     Args:
@@ -43,12 +105,13 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
     state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
 
 
-def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
+def load_checkpoint(path: Path, model: Learner) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 
     Raises:
@@ -67,6 +130,23 @@ def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
     return seconds
 
 
+def training_seconds(path: Path) -> float:
+    """How long the run had taken when the checkpoint was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint of a run.
+    """
+    read_description(path)
+    try:
+        with (
+            zipfile.ZipFile(path) as archive,
+            np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False) as state,
+        ):
+            return float(state["seconds"])
+    except KeyError:
+        raise CheckpointError(f"{path} does not say how long its run took: it is no checkpoint of a run") from None
+
+
 def latest_checkpoint(folder: Path) -> Path | None:
     """The checkpoint of most steps in a folder of checkpoints, None if there is none."""
     return max(folder.glob("*.zip"), default=None)
@@ -77,14 +157,14 @@ def checkpoint_name(steps: int) -> str:
     return f"{steps:012d}.zip"
 
 
-def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
+def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
     """What `fool.json` says."""
     return {
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
         "rules": config.table.make_rules().to_dict(),
-        **stage_at(config, steps)._asdict(),
+        **config.stage_at(steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,
@@ -92,6 +172,10 @@ def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _name(device: th.device) -> str:
+    return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def write_whole(path: Path, content: bytes) -> None:

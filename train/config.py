@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import yaml
 from jsonargparse import ArgumentParser
@@ -59,17 +60,33 @@ class TableConfig:
         return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
 
 
+class Stage(NamedTuple):
+    """What a run plays for a time."""
+
+    episode: str
+    reward: str
+    reward_scale: float
+    """What rewards are multiplied by."""
+
+    def __str__(self) -> str:
+        return f"{self.episode}s, reward {self.reward} x {self.reward_scale:g}"
+
+
 @dataclass
 class NetworkConfig:
     """The network.
 
     Attributes:
+        kind: "mlp", hidden layers; "facts", whose last layer weighs some facts about each card held, such as how many
+            unseen cards are higher; "cards", where a small network besides scores each card by its facts.
         hidden: widths of the hidden layers, which policy and value share.
-        card_facts: whether the policy is told some facts about each card, such as how many unseen cards are higher.
+        critic: what the value sees in training: the seat's "view", or the "full" table, all hands. The policy sees its
+            view alone, always.
     """
 
+    kind: Literal["mlp", "facts", "cards"] = "facts"
     hidden: list[int] = field(default_factory=lambda: [256, 256])
-    card_facts: bool = True
+    critic: Literal["view", "full"] = "view"
 
 
 @dataclass
@@ -82,6 +99,8 @@ class PPOConfig:
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
+        average_kl: weight of the divergence from an average of the policy over its iterations, 0 for none.
+        average_decay: what is left of that average at each iteration.
         clip_range: how far the ratio of new to old probability may stray from 1 before it earns nothing more.
         gamma: discount from one of a seat's decisions to its next.
         gae_lambda: how far advantages trust returns (1) over values (0).
@@ -98,6 +117,8 @@ class PPOConfig:
     final_learning_rate: float = 0.0
     entropy: float = 0.02
     final_entropy: float = 0.002
+    average_kl: float = 0.0
+    average_decay: float = 0.95
     clip_range: float = 0.2
     gamma: float = 1.0
     gae_lambda: float = 0.95
@@ -125,9 +146,12 @@ class EvaluationConfig:
     final_games: int = 200
 
 
+Self = TypeVar("Self", bound="RunConfig")
+
+
 @dataclass
-class TrainConfig:
-    """A training run.
+class RunConfig(ABC):
+    """A training run, whatever its method.
 
     Attributes:
         name: the run's folder within `runs`.
@@ -139,7 +163,6 @@ class TrainConfig:
         checkpoint_every: plays between checkpoints.
         table: the tables.
         network: the network.
-        ppo: how it learns.
         evaluation: how it is measured.
         device: "cpu", "cuda" or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
@@ -147,6 +170,12 @@ class TrainConfig:
             the last bits, and not on the number of threads.
         threads: threads that compute the parts, at most `shards`; null for as many as there are cores.
     """
+
+    program: ClassVar[str]
+    """The console script that trains such runs."""
+    script: ClassVar[str]
+    """The same as a file of the checkout."""
+    description: ClassVar[str]
 
     name: str = "run"
     runs: str = "runs"
@@ -156,7 +185,6 @@ class TrainConfig:
     checkpoint_every: int = 4_000_000
     table: TableConfig = field(default_factory=TableConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
-    ppo: PPOConfig = field(default_factory=PPOConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -169,18 +197,32 @@ class TrainConfig:
         return Path(self.runs) / self.name
 
     @property
+    @abstractmethod
     def steps_per_iteration(self) -> int:
         """Plays in one rollout, over all tables."""
-        return self.table.num_tables * self.ppo.steps
+
+    @property
+    @abstractmethod
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits them."""
+
+    def stage_at(self, steps: int) -> Stage:
+        """What the iteration plays that begins after so many plays."""
+        rounds = steps < self.table.rounds_first
+        episode, reward = ("round", "relative") if rounds else (self.table.episode, self.table.reward)
+        scale = self.reward_scale
+        return Stage(episode, reward, _REWARD_SCALES[reward] if scale is None else scale)
 
     def to_dict(self) -> dict[str, Any]:
         """All values by name, nested as in YAML."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> TrainConfig:
+    def from_dict(cls: type[Self], values: dict[str, Any]) -> Self:
         """The config from what `to_dict` gives."""
-        sections = {name: section(**values[name]) for name, section in _SECTIONS.items()}
+        sections = {
+            name: type(default)(**values[name]) for name, default in vars(cls()).items() if _is_section(default)
+        }
         return cls(**{**values, **sections})
 
     def check(self) -> None:
@@ -189,7 +231,7 @@ class TrainConfig:
         Raises:
             ValueError: the message names the key.
         """
-        for key, value in _leaves(self.to_dict()).items():
+        for key, value in _leaves(self).items():
             if isinstance(value, (int, float)) and value < _LOWEST.get(key, 1 if isinstance(value, int) else 0):
                 raise ValueError(f"{key}: {value} is too small")
         self.table.make_rules()
@@ -198,9 +240,6 @@ class TrainConfig:
         self._check_rounds_first()
         if not self.network.hidden or min(self.network.hidden) < 1:
             raise ValueError(f"network.hidden: {self.network.hidden} is not one or more widths")
-        for name in ("gamma", "gae_lambda", "clip_range"):
-            if not 0 < getattr(self.ppo, name) <= 1:
-                raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ValueError(f"name: {self.name!r} is no folder's name")
 
@@ -212,7 +251,48 @@ class TrainConfig:
             raise ValueError(f"table.rounds_first: {first:,} of {self.total_steps:,} plays leave none for games")
 
 
-_SECTIONS = {"table": TableConfig, "network": NetworkConfig, "ppo": PPOConfig, "evaluation": EvaluationConfig}
+@dataclass
+class TrainConfig(RunConfig):
+    """A run of self-play PPO.
+
+    Attributes:
+        ppo: how the network learns.
+    """
+
+    program = "fool-train"
+    script = "train/ppo.py"
+    description = "Train a network to play FOOL by self-play PPO."
+
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Plays in one rollout, over all tables."""
+        return self.table.num_tables * self.ppo.steps
+
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits them."""
+        return self.ppo.reward_scale
+
+    def check(self) -> None:
+        """Refuse what cannot be trained.
+
+        Raises:
+            ValueError: the message names the key.
+        """
+        super().check()
+        if self.ppo.average_decay >= 1:
+            raise ValueError(f"ppo.average_decay: {self.ppo.average_decay} is not below 1")
+        for name in ("gamma", "gae_lambda", "clip_range"):
+            if not 0 < getattr(self.ppo, name) <= 1:
+                raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+
+
+Config = TypeVar("Config", bound=RunConfig)
+
+_REWARD_SCALES = {"points": 0.05, "relative": 0.05, "win": 2.0}
+
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
 _LOWEST = {"seed": 0, "table.rounds_first": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
@@ -222,6 +302,16 @@ class ConfigError(ValueError):
 
 
 def parse_config(arguments: Sequence[str]) -> TrainConfig:
+    """The config of a PPO run; see `parse_run_config`."""
+    return parse_run_config(TrainConfig, arguments)
+
+
+def load_config(path: Path) -> TrainConfig:
+    """The config of a PPO run's folder."""
+    return load_run_config(TrainConfig, path)
+
+
+def parse_run_config(kind: type[Config], arguments: Sequence[str]) -> Config:
     """The config that the command line, and the YAML files that it names, describe; later ones win.
 
     `--config 6p.yaml` also finds the files that come with this package.
@@ -230,14 +320,14 @@ def parse_config(arguments: Sequence[str]) -> TrainConfig:
         ConfigError: a key is unknown (the message has the nearest one that is), or a value is not allowed.
         SystemExit: after `--help`.
     """
-    parser = make_parser()
+    parser = make_parser(kind)
     located = [_locate(argument, before) for before, argument in zip(["", *arguments], arguments, strict=False)]
     try:
         values = parser.parse_args(located).as_dict()
     except argparse.ArgumentError as error:
-        raise ConfigError(str(error) + _suggestion(str(error))) from None
+        raise ConfigError(str(error) + _suggestion(kind, str(error))) from None
     del values["config"], values["resume"]
-    config = TrainConfig.from_dict(values)
+    config = kind.from_dict(values)
     try:
         config.check()
     except ValueError as error:
@@ -245,27 +335,27 @@ def parse_config(arguments: Sequence[str]) -> TrainConfig:
     return config
 
 
-def load_config(path: Path) -> TrainConfig:
+def load_run_config(kind: type[Config], path: Path) -> Config:
     """The config of a run folder."""
-    return parse_config(["--config", str(path)])
+    return parse_run_config(kind, ["--config", str(path)])
 
 
-def save_config(config: TrainConfig, path: Path) -> None:
-    """Write every value of a config, defaults too, so that `load_config` gives the same."""
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write every value of a config, defaults too, so that `load_run_config` gives the same."""
     path.write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
 
 
-def make_parser() -> ArgumentParser:
-    """The command line of `train/ppo.py`; it raises `argparse.ArgumentError`."""
+def make_parser(kind: type[RunConfig]) -> ArgumentParser:
+    """The command line of a training script; it raises `argparse.ArgumentError`."""
     parser = ArgumentParser(
-        prog="fool-train",
-        description="Train a network to play FOOL by self-play PPO.",
+        prog=kind.program,
+        description=kind.description,
         exit_on_error=False,
         allow_abbrev=False,  # a misspelt key that starts like a right one would be taken for it
     )
     parser.add_argument("--config", action="config", help="a YAML file of the options below")
     parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run; takes no other option")
-    parser.add_class_arguments(TrainConfig)
+    parser.add_class_arguments(kind)
     return parser
 
 
@@ -279,17 +369,24 @@ def _locate(argument: str, before: str) -> str:
     return argument if Path(argument.removeprefix(prefix)).exists() or not packaged.is_file() else f"{prefix}{packaged}"
 
 
-def _leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by dotted key."""
+def _is_section(value: object) -> bool:
+    """Whether a value of a config is made of several."""
+    return is_dataclass(value)
+
+
+def _leaves(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of a config and its sections by dotted key."""
     leaves: dict[str, Any] = {}
-    for name, value in values.items():
-        leaves |= _leaves(value, f"{prefix}{name}.") if f"{prefix}{name}" in _SECTIONS else {f"{prefix}{name}": value}
+    for leaf in fields(config):
+        value = getattr(config, leaf.name)
+        key = f"{prefix}{leaf.name}"
+        leaves |= _leaves(value, f"{key}.") if _is_section(value) else {key: value}
     return leaves
 
 
-def _suggestion(message: str) -> str:
+def _suggestion(kind: type[RunConfig], message: str) -> str:
     """The known key nearest to an unknown one that an error message complains about."""
-    keys = list(_leaves(TrainConfig().to_dict()))
+    keys = list(_leaves(kind()))
     complaint = re.search(
         r"(?:Group '(?P<group>[\w.]+)' .*)?(?:[Oo]ption '|unrecognized arguments: --)(?P<key>[\w.]+)", message
     )

@@ -8,23 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
-from fool_env.agents.network import PolicyNetwork
 from fool_env.agents.neural import NeuralAgent
-from fool_env.train.checkpoint import write_whole
-from fool_env.train.config import TrainConfig
+from fool_env.train.checkpoint import Learner, write_whole
+from fool_env.train.config import RunConfig
 from fool_env.train.provenance import source_commit
-from fool_env.train.selfplay import SelfPlayPPO
-from fool_env.train.stages import stage_at
 
 Results = list[dict[str, Any]]
 Show = Callable[[str], None]
 
 
-def agent_of(model: SelfPlayPPO, config: TrainConfig, name: str = "network") -> NeuralAgent:
+def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
     """The network as it is now, as an agent that samples, on the CPU in float32."""
-    state = {name: tensor.cpu() for name, tensor in model.policy.state_dict().items()}
-    network = PolicyNetwork.from_policy(config.network.hidden, config.network.card_facts, state)
-    return NeuralAgent(network, config.table.make_rules(), stage_at(config, model.num_timesteps).episode, name)
+    episode = config.stage_at(model.num_timesteps).episode
+    return NeuralAgent(model.policy_network(), config.table.make_rules(), episode, name)
 
 
 class Ladder:
@@ -38,20 +34,20 @@ class Ladder:
         steps: where the run stands: what the file holds of later steps is forgotten.
     """
 
-    def __init__(self, path: Path, config: TrainConfig, steps: int) -> None:
+    def __init__(self, path: Path, config: RunConfig, steps: int) -> None:
         self.path = path
         self.config = config
         known = json.loads(path.read_text())["history"] if path.exists() else []
         self.history: list[dict[str, Any]] = [entry for entry in known if entry["steps"] <= steps]
 
-    def climb(self, model: SelfPlayPPO, show: Show) -> Results:
+    def climb(self, model: Learner, show: Show) -> Results:
         """Evaluate on the way; `show` is told how far the evaluation is."""
         results = self._evaluate(agent_of(model, self.config), SELECTION, self.config.evaluation.deals, 0, show)
         self.history.append({"steps": model.num_timesteps, "results": results})
         self._write({"results": []})
         return results
 
-    def report(self, model: SelfPlayPPO, name: str, show: Show) -> Results:
+    def report(self, model: Learner, name: str, show: Show) -> Results:
         """Evaluate at the end; `name` is the agent's, its checkpoint."""
         evaluation = self.config.evaluation
         agent = agent_of(model, self.config, name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ import yaml
 from fool_env import Rules
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
-from fool_env.train.provenance import machine, players_digest, source_commit
+from fool_env.train.provenance import machine, players_digest, source_commit, usable_cores
 from fool_env.train.tournament import explanation, page, save
 
 _PROGRAM = "leaderboard"
@@ -68,11 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         prog=_PROGRAM, description="Play the tournaments of LEADERBOARD.md and write it.", allow_abbrev=False
     )
     packaged = Path(str(resources.files("fool_env.configs") / "leaderboard.yaml"))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument(
         "--config", type=Path, default=packaged, metavar="FILE", help="what to play (default: configs/leaderboard.yaml)"
     )
-    parser.add_argument("--workers", type=int, default=cores, help="processes (default: as many as there are cores)")
+    parser.add_argument(
+        "--workers", type=int, default=usable_cores(), help="processes (default: as many as there are cores)"
+    )
     parser.add_argument(
         "--runs",
         type=Path,

@@ -12,25 +12,25 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values, start_without_totals
+from fool_env.agents.network import PolicyNetwork
+from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
-from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
+from fool_env.train.losses import LOSSES, Targets, ppo_losses
+from fool_env.train.policy import masked_softmax, sample
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
@@ -38,42 +38,13 @@ Self = TypeVar("Self", bound="SelfPlayPPO")
 COLUMNS = (
     *("time/iterations", "time/total_timesteps", "time/fps"),
     *("rollout/episodes", "rollout/forced_plays", "rollout/decisions"),
-    *("train/policy_loss", "train/value_loss", "train/entropy", "train/relative_entropy"),
+    *("train/policy_loss", "train/value_loss", "train/entropy", "train/average_kl", "train/relative_entropy"),
     *("train/approx_kl", "train/clip_fraction", "train/explained_variance"),
     *("train/learning_rate", "train/entropy_coefficient", "train/clip_range", "train/updates"),
 )
 """What an iteration logs."""
 
-LOSSES = ("policy_loss", "value_loss", "entropy", "relative_entropy", "approx_kl", "clip_fraction")
-"""Means over a rollout's minibatches; relative_entropy is the entropy over log(number of legal actions)."""
-
-
-class Targets(NamedTuple):
-    """What the update aims at, for every row of the buffer: float32[rows] each."""
-
-    advantages: th.Tensor
-    returns: th.Tensor
-    log_legal: th.Tensor  # log(number of legal actions)
-
-    def at(self, rows: th.Tensor) -> Targets:
-        """A copy of some rows."""
-        return Targets(*(target.index_select(0, rows) for target in self))
-
-
-class Trunk(BaseFeaturesExtractor):
-    """The layers that policy and value share, as SB3's features extractor; see `fool_env.agents.network`."""
-
-    def __init__(
-        self, observation_space: spaces.Box, hidden: Sequence[int] = (256, 256), card_facts: bool = True
-    ) -> None:
-        layers, features = make_trunk(int(np.prod(observation_space.shape)), hidden, card_facts)
-        super().__init__(observation_space, features)
-        self.layers = layers
-
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> [rows, features]."""
-        features: th.Tensor = self.layers(observations)
-        return features
+_PIECE = 2048
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -85,6 +56,8 @@ class SelfPlayPPO(MaskablePPO):
         n_steps: plays at each table in a rollout.
         batch_size: decisions in a minibatch, at most; minibatches of one rollout are equally large.
         gamma: discount from one of a seat's decisions to its next.
+        average_kl: weight of the divergence from an average of the policy over its iterations.
+        average_decay: what is left of that average at each iteration.
         reward_scale: multiplies the rewards of the environment.
         precision: "float32", "bfloat16" (autocast, in rollout and update alike) or "auto": the faster one.
         shards: parts into which a batch is cut. Results depend on it, in the last bits.
@@ -107,6 +80,8 @@ class SelfPlayPPO(MaskablePPO):
         ent_coef: float | Schedule = 0.01,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
+        average_kl: float = 0.0,
+        average_decay: float = 0.95,
         reward_scale: float = 1.0,
         precision: str = "auto",
         shards: int = 2,
@@ -138,6 +113,8 @@ class SelfPlayPPO(MaskablePPO):
             _init_setup_model=False,
         )
         self.entropy_schedule: float | Schedule = ent_coef
+        self.average_kl = average_kl
+        self.average_decay = average_decay
         self.reward_scale = reward_scale
         self.precision = precision
         self.shards = shards
@@ -147,16 +124,14 @@ class SelfPlayPPO(MaskablePPO):
             self._setup_model()
 
     def _setup_model(self) -> None:
+        self.sees_hands = self.policy_kwargs.get("critic") == "full"
+        self.rollout_buffer_kwargs["with_hands"] = self.sees_hands
         super()._setup_model()
-        trunk = getattr(self.policy.features_extractor, "layers", None)
-        if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
-            start_with_card_values(trunk, cast(nn.Linear, self.policy.action_net))
-        if trunk is not None:
-            start_without_totals(trunk)
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
         self._parameters = list(self.policy.parameters())
+        self._start_average()
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -164,7 +139,8 @@ class SelfPlayPPO(MaskablePPO):
         return [
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
-            *("compute", "generator", "_parameters"),
+            "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
+            *("compute", "generator", "_parameters", "average"),
         ]
 
     @property
@@ -174,19 +150,49 @@ class SelfPlayPPO(MaskablePPO):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
 
+    def _start_average(self) -> None:
+        network = self.policy_network().to(self.device)
+        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
+
     def change_tables(self, tables: NativeTables, reward_scale: float) -> None:
-        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        """Between two iterations: play at other tables, as many; decisions open at the old ones are forgotten."""
         self.set_env(SelfPlayVecEnv(tables), force_reset=False)
         self._last_obs = tables.observations
         self.reward_scale = reward_scale
         self.rollout_buffer.clear()
 
-    def network(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """float32[rows, K] -> logits float32[rows, actions], values float32[rows]: the pass of rollout and update."""
+    def load_weights(self, weights: Mapping[str, th.Tensor]) -> None:
+        """Start from some of the policy's tensors, by name."""
+        self.policy.load_state_dict(dict(weights), strict=False)
+        self._start_average()
+
+    def start_values(self, value: float) -> None:
+        """Let values begin anew, all the same."""
+        *_, last = (layer for layer in self.policy.value_net.modules() if isinstance(layer, nn.Linear))
+        nn.init.zeros_(last.weight)
+        nn.init.constant_(last.bias, value)
+
+    def policy_network(self) -> PolicyNetwork:
+        """A copy of the policy as it is now, without the critic, on the CPU."""
+        return PolicyNetwork.from_policy(
+            **self.policy_kwargs["features_extractor_kwargs"], state=self.policy.state_dict()
+        )
+
+    def network(self, observations: th.Tensor, hands: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """The pass of rollout and update.
+
+        Args:
+            observations: float32[rows, K].
+            hands: uint8[rows, cards], what the others hold, for a critic that sees it.
+
+        Returns:
+            Logits float32[rows, actions], and values float32[rows].
+        """
         policy = self.policy
         with self.compute.autocast():
             features = policy.features_extractor(observations)
-            logits, values = policy.action_net(features), policy.value_net(features)
+            logits = policy.action_net(features)
+            values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
 
     def run_state(self) -> dict[str, np.ndarray]:
@@ -198,6 +204,7 @@ class SelfPlayPPO(MaskablePPO):
             "generator": self.generator.get_state().numpy(),
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
+            **{f"average/{name}": array for name, array in (self.average.state_dict() if self.average else {}).items()},
         }
 
     def load_run_state(self, state: dict[str, np.ndarray]) -> None:
@@ -212,6 +219,8 @@ class SelfPlayPPO(MaskablePPO):
         self.generator.set_state(th.from_numpy(state["generator"]))
         self.tables.load_state_dict(part("tables/"))
         self.rollout_buffer.load_state_dict(part("open/"))
+        if self.average is not None:
+            self.average.load_state_dict(part("average/"))
 
     def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
@@ -307,7 +316,7 @@ class SelfPlayPPO(MaskablePPO):
         def decide(part: slice) -> None:
             with th.inference_mode():
                 buffer.take_in(tables, part, rows.start)
-                logits, values = self.network(decisions.observations[part])
+                logits, values = self.network(decisions.observations[part], decisions.hands[part])
                 probabilities, log_probs = masked_softmax(logits, decisions.masks[part])
                 actions = sample(probabilities, uniforms[part.start - rows.start : part.stop - rows.start])
                 decisions.actions[part] = actions
@@ -331,6 +340,8 @@ class SelfPlayPPO(MaskablePPO):
             for batch in order.tensor_split(math.ceil(len(order) / (self.batch_size or len(order)))):
                 losses.append(self._update(batch, targets))
             self._n_updates += 1
+        if self.average is not None:
+            self.average.update(self.policy_network())
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
@@ -344,15 +355,28 @@ class SelfPlayPPO(MaskablePPO):
             (advantages - mean) / (deviation + 1e-8),
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
+            self._average_log_probs(used),
         )
         return Targets(*(target.to(self.device) for target in targets))
 
+    def _average_log_probs(self, rows: slice) -> th.Tensor:
+        average, decisions = self.average, self.rollout_buffer.decisions
+        if average is None:
+            return th.zeros((rows.stop, 0))
+        starts = range(0, rows.stop, _PIECE)
+
+        def piece(start: int) -> th.Tensor:
+            part = slice(start, min(start + _PIECE, rows.stop))
+            return average.log_probs(decisions.observations[part], decisions.masks[part])
+
+        return th.cat(self.compute.map(piece, starts))
+
     def _update(self, batch: th.Tensor, targets: Targets) -> th.Tensor:
-        """One step of the optimizer on the rows int64[batch]; returns the LOSSES, float32[6]."""
+        """One step of the optimizer on the rows int64[batch]; returns the LOSSES, float32[7]."""
 
         def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
             losses = self.losses(part, targets)
-            loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2]
+            loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2] + self.average_kl * losses[3]
             return th.autograd.grad(loss / len(batch), self._parameters), losses.detach()
 
         parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
@@ -367,21 +391,10 @@ class SelfPlayPPO(MaskablePPO):
         return th.stack([losses for _, losses in parts]).sum(0) / len(batch)
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
-        """The LOSSES of some rows, summed: float32[6], of which the first three carry gradients."""
-        decisions, (advantages, returns, log_legal) = self.rollout_buffer.decisions.at(rows), targets.at(rows)
-        logits, values = self.network(decisions.observations)
-        log_probs, entropy = log_prob_and_entropy(logits, decisions.masks, decisions.actions)
-        log_ratio = log_probs - decisions.log_probs
-        ratio = log_ratio.exp()
-        clip_range = self._clip_range_now()
-        clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
-        with th.no_grad():
-            relative_entropy = entropy / log_legal
-            approx_kl = ratio - 1 - log_ratio
-            clip_fraction = ((ratio - 1).abs() > clip_range).float()
-        policy_loss = -th.min(advantages * ratio, advantages * clipped)
-        value_loss = (returns - values).square()
-        return th.stack([policy_loss, value_loss, entropy, relative_entropy, approx_kl, clip_fraction]).sum(1)
+        """The LOSSES of some rows, summed: float32[7], of which the first four carry gradients."""
+        decisions = self.rollout_buffer.decisions.at(rows)
+        logits, values = self.network(decisions.observations, decisions.hands)
+        return ppo_losses(logits, values, decisions, targets.at(rows), self._clip_range_now())
 
     def _clip_range_now(self) -> float:
         return self.clip_range(self._current_progress_remaining)  # type: ignore[operator]  # a schedule by now

@@ -102,8 +102,8 @@ def standings_words(standings: Sequence[Standing], bounds: Sequence[Standing]) -
     for rank, standing in enumerate([*standings, *bounds]):
         honest = rank < len(standings)
         row = [str(rank + 1) if honest else "", standing.agent + ("" if honest else f" ({UPPER_BOUND})")]
-        row += [_plus_minus(standing.points, "+.2f"), _plus_minus(standing.relative, "+.2f")]
-        row += [_plus_minus(standing.wins, ".1%")] if standing.wins is not None else []
+        row += [plus_minus(standing.points, "+.2f"), plus_minus(standing.relative, "+.2f")]
+        row += [plus_minus(standing.wins, ".1%")] if standing.wins is not None else []
         row += [" ".join(f"{share * 100:.0f}" for share in standing.places), _range(standing.rating)]
         rows.append([*row, _duration(standing.cpu_seconds)])
     return headings, rows
@@ -116,7 +116,7 @@ def seat_words(seats: Sequence[SeatRow]) -> Words:
         [
             str(row.place),
             *(
-                _plus_minus(value, "+.2f")
+                plus_minus(value, "+.2f")
                 for value in (row.points, row.relative, row.points_from_dealer, row.relative_from_dealer)
             ),
         ]
@@ -154,7 +154,7 @@ def draw_head_to_head(path: Path, names: Sequence[str], pairs: Mapping[tuple[str
     axes = figure.subplots()
     image = axes.imshow(means, cmap="RdBu", vmin=-limit, vmax=limit)
     for row, column in np.argwhere(~np.isnan(means)):
-        text = _plus_minus(pairs[names[row], names[column]], "+.1f").replace(" ", "\n")
+        text = plus_minus(pairs[names[row], names[column]], "+.1f").replace(" ", "\n")
         colour = "black" if abs(means[row, column]) < 0.6 * limit else "white"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
@@ -176,7 +176,7 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _plus_minus(estimate: Estimate, form: str) -> str:
+def plus_minus(estimate: Estimate, form: str) -> str:
     """ "-3.52 ±0.31", the half-width behind the mean."""
     mean, interval = estimate
     text = format(mean, form)

@@ -1,0 +1,258 @@
+"""A training run, whatever its method: its folder, its checkpoints, its strength on the way, and Ctrl-C.
+
+A run leaves a folder, `runs/6p`: config.yaml, progress.csv, TensorBoard events, train.log, checkpoints, ladder.json
+(strength against fixed opponents), curves.png, and final.zip, the trained agent. Ctrl-C saves; a resumed run goes on
+exactly as if it had never stopped, also after a crash, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+from typing import Final, TypeVar
+
+import torch as th
+from rich.console import Console
+from stable_baselines3.common.logger import Logger
+
+from fool_env.agents.agent import AgentError
+from fool_env.agents.arena import make_opponents
+from fool_env.agents.neural import CheckpointError, read_description
+from fool_env.train.checkpoint import (
+    Learner,
+    checkpoint_name,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    write_whole,
+)
+from fool_env.train.config import Config, ConfigError, RunConfig, load_run_config, parse_run_config, save_config
+from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
+from fool_env.train.stages import change_stage, read_init, start_from
+
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+Model = TypeVar("Model", bound=Learner)
+
+
+def main(kind: type[Config], train: Callable[[Config, Path | None], int], arguments: Sequence[str]) -> int:
+    """A training command: 0 when trained to the end, 130 when interrupted and saved, 2 when it could not begin.
+
+    Args:
+        kind: of config, which says what the command is called.
+        train: trains a run from the beginning, or from a checkpoint.
+        arguments: of the command.
+    """
+    try:
+        config, checkpoint = open_run(kind, arguments)
+        return train(config, checkpoint)
+    except (ConfigError, CheckpointError) as error:
+        print(f"{kind.program}: error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+
+
+def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path | None]:
+    """The config of a new run, in a new folder; or an interrupted run's, with its last checkpoint.
+
+    Raises:
+        ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_run_config`.
+        CheckpointError: a new run cannot start from the checkpoint that it is to.
+    """
+    if any(argument.split("=")[0] == "--resume" for argument in arguments):
+        return resume_run(kind, arguments)
+    config = parse_run_config(kind, arguments)
+    check_opponents(config)
+    if config.init is not None:
+        read_init(config)
+    if config.folder.exists():
+        raise ConfigError(
+            f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
+        )
+    config.folder.mkdir(parents=True)
+    save_config(config, config.folder / "config.yaml")
+    return config, None
+
+
+def check_opponents(config: RunConfig) -> None:
+    """Refuse opponents that cannot be had or that play by other rules, before hours are spent.
+
+    Raises:
+        ConfigError: the message names the opponent.
+    """
+    rules = config.table.make_rules()
+    for opponent in config.evaluation.opponents:
+        try:
+            agents = make_opponents(opponent)
+        except (AgentError, OSError, ValueError) as error:
+            raise ConfigError(f"evaluation.opponents: {error}") from None
+        for agent in agents:
+            learnt = getattr(agent, "rules", rules)
+            if learnt != rules:
+                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
+
+
+def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
+    """An interrupted run's config and last checkpoint.
+
+    Raises:
+        ConfigError: there is no such run, or other options were given.
+    """
+    options = [part for argument in arguments for part in argument.split("=", 1)]
+    if len(options) != 2 or options[0] != "--resume":
+        raise ConfigError("--resume FOLDER takes no other option: the run goes on with its own config.yaml")
+    folder = Path(options[1])
+    if not (folder / "config.yaml").exists():
+        raise ConfigError(f"{folder} is not the folder of a run: it has no config.yaml")
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    if checkpoint is None:
+        raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
+    config = load_run_config(kind, folder / "config.yaml")
+    # The folder may have been moved or renamed since.
+    config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
+    return config, checkpoint
+
+
+def train(
+    config: Config,
+    model: Model,
+    checkpoint: Path | None,
+    columns: Sequence[str],
+    progress_line: Callable[[Config, Model, float], str],
+) -> int:
+    """Train a run to its end, from the beginning or from a checkpoint; returns the exit code.
+
+    Args:
+        config: of the run.
+        model: made from it, and so far untrained.
+        checkpoint: where to go on.
+        columns: all that an iteration logs, for progress.csv.
+        progress_line: the line of progress from config, model and the seconds that the run has taken.
+    """
+    folder = config.folder
+    origin, seconds_before = begin(config, model, checkpoint)
+    stage = config.stage_at(model.num_timesteps)
+    ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
+    rows = ProgressCsv(folder / "progress.csv", columns, model.num_timesteps)
+    logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
+    model.set_logger(logger)
+    start = time.perf_counter()
+
+    def seconds() -> float:
+        return seconds_before + time.perf_counter() - start
+
+    def save() -> Path:
+        path = folder / "checkpoints" / checkpoint_name(model.num_timesteps)
+        save_checkpoint(path, model, config, seconds())
+        return path
+
+    with closing(logger), Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
+
+        def show(line: str) -> None:
+            reporter.show(line)
+            if interrupt.requested:
+                raise KeyboardInterrupt
+
+        try:
+            for line in [*banner(config, model), *origin]:
+                reporter.say(line)
+            if checkpoint is None:
+                save()  # so that a run can be resumed however early it is killed
+            standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
+            for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
+                line = progress_line(config, model, seconds())
+                if config.stage_at(model.num_timesteps) != stage:
+                    stage = config.stage_at(model.num_timesteps)
+                    reporter.say(change_stage(config, model, model.num_timesteps))
+                if is_due(config.evaluation.every, config, model.num_timesteps):
+                    standing = in_one_line(ladder.climb(model, reporter.show))
+                    reporter.say(f"{line} | {standing}")
+                reporter.show(f"{line} | {standing}")
+                model.dump_logs(iteration)
+                if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
+                    save()
+                if interrupt.requested:
+                    raise KeyboardInterrupt
+            final = folder / "final.zip"
+            write_whole(final, save().read_bytes())
+            reporter.say(
+                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
+            )
+            reporter.say(in_one_line(ladder.report(model, str(final), show)))
+        except KeyboardInterrupt:
+            reporter.say(f"Interrupted. Go on from the last checkpoint with: python {config.script} --resume {folder}")
+            return EXIT_INTERRUPTED
+        draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
+        reporter.say(f"The agent is {final}. Measure it with: python train/evaluate.py --checkpoint {final}")
+    return 0
+
+
+def begin(config: RunConfig, model: Learner, checkpoint: Path | None) -> tuple[list[str], float]:
+    """Put a model where its run stands; returns what there is to say, and the seconds that the run has taken so far."""
+    if checkpoint is None:
+        return [start_from(config, model)] if config.init is not None else [], 0.0
+    steps = read_description(checkpoint)["steps"]
+    if config.stage_at(steps) != config.stage_at(0):
+        change_stage(config, model, steps)
+    seconds = load_checkpoint(checkpoint, model)
+    return [f"resumed from {checkpoint} at {steps:,} steps"], seconds
+
+
+class Interrupt:
+    """Ctrl-C and SIGTERM ask for an end after the iteration; a second one ends at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __enter__(self) -> Interrupt:
+        self._before = {number: signal.signal(number, self._request) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+def is_due(every: int, config: RunConfig, steps: int) -> bool:
+    """Whether something that happens every so many plays happens after the iteration that ends at `steps`."""
+    return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
+
+
+def banner(config: RunConfig, model: Learner) -> list[str]:
+    """What is being trained, and what follows from the config."""
+    table, stage = config.table, config.stage_at(model.num_timesteps)
+    rules = table.make_rules()
+    parameters = sum(parameter.numel() for parameter in model.policy.parameters())
+    steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
+    precision = "bfloat16" if model.compute.bfloat16 else "float32"
+    return [
+        f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
+        f"{'s' * (rules.num_fools > 1)}, {stage}, seed {config.seed}",
+        *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
+        f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
+        f"{iterations:,} iterations = {iterations * steps:,} steps",
+        f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
+        f"{parameters:,} parameters, {precision} on {model.device}, "
+        f"{model.compute.threads} threads; torch {th.__version__}",
+    ]
+
+
+def progress(config: RunConfig, model: Learner, seconds: float) -> str:
+    """Where a run stands, from what the iteration logged."""
+    logged = model.logger.name_to_value
+    left = max(config.total_steps - model.num_timesteps, 0) / logged["time/fps"]
+    return (
+        f"{model.num_timesteps:,} of {config.total_steps:,} steps, {logged['time/fps'] / 1e3:.0f}k/s, "
+        f"{duration(seconds)}, {duration(left)} left"
+    )
