@@ -105,23 +105,16 @@ def start_with_card_values(trunk: CardTrunk, action_net: nn.Linear) -> None:
 
 @th.no_grad()
 def start_without_totals(trunk: nn.Module) -> None:
-    """Let totals, and that they matter, begin without effect on a trunk.
+    """Let what is 0 in single rounds, totals and that they matter, begin without effect on a trunk.
 
-    They are 0 in single rounds, which never move these weights. So a network that has learnt on single rounds plays
-    whole games as well from the first.
+    Single rounds never move these weights. So whoever has learnt on them plays whole games alike from the first.
     """
-    for parameter in trunk.parameters():
-        parameter.copy_(without_totals(parameter))
-
-
-def without_totals(weight: th.Tensor) -> th.Tensor:
-    """A layer's weights, those of totals 0 if it takes observations."""
-    if weight.shape[1:] != (OBSERVATION_SIZE,):
-        return weight
     kept = np.ones(1, OBSERVATION)
     for name in ("score", "tens", "totals_matter"):
         kept[name] = 0
-    return weight * th.from_numpy(kept.view(np.float32)).to(weight.device)
+    for layer in trunk.modules():
+        if isinstance(layer, nn.Linear) and layer.in_features == OBSERVATION_SIZE:
+            layer.weight *= th.from_numpy(kept.view(np.float32)).to(layer.weight.device)
 
 
 class PolicyNetwork(nn.Module):

@@ -32,11 +32,16 @@ from .network import KINDS, PolicyNetwork
 CHECKPOINT_FORMAT: Final = 1
 """Changes whenever the meaning of what `fool.json` says does."""
 
+SAMPLE: Final = "sample"
+GREEDY: Final = "greedy"
+CHOICES: Final = (SAMPLE, GREEDY)
+"""How a trained agent chooses: by the network's probabilities, or the card of its highest output."""
+
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
 BLOCK: Final = 128
-"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -83,6 +88,9 @@ class NeuralAgent:
             none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
+
+    Attributes:
+        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class NeuralAgent:
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
+        self.block = BLOCK
         self._rules_record = new_games([rules])[0]
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
@@ -148,13 +157,13 @@ class NeuralAgent:
             views["scores"] = 0
             views["tens"] = 0
         views["one_round"] = self.episode == "round"
-        blocks = -(-len(views) // BLOCK)
-        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        rows = -(-len(views) // self.block) * self.block
+        observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        logits = th.empty((rows, NUM_ACTIONS))
         with th.inference_mode():
-            for start in range(0, len(logits), BLOCK):
-                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
+            for start in range(0, rows, self.block):
+                logits[start : start + self.block] = self.network(observations[start : start + self.block])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:
@@ -211,6 +220,10 @@ def read_weights(path: str | Path) -> dict[str, th.Tensor]:
 def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     """The agent in a checkpoint, on the CPU.
 
+    Args:
+        path: the checkpoint.
+        deterministic: play the likeliest card; so does, without being told, whoever was trained to choose greedily.
+
     Raises:
         CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
     """
@@ -220,17 +233,20 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
         rules = Rules.from_dict(description["rules"])
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
         kind = description["network"]["kind"]
+        choice = description.get("choice", SAMPLE)
         if kind not in KINDS:
             raise ValueError(f"there is no network {kind!r}")
         if episode not in EPISODES:
             raise ValueError(f"there is no episode {episode!r}")
+        if choice not in CHOICES:
+            raise ValueError(f"there is no choice {choice!r}")
     except (RulesError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
         network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
-    return NeuralAgent(network, rules, episode, str(path), deterministic)
+    return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
 
 
 def _read(path: str | Path, member: str) -> bytes:

@@ -17,24 +17,19 @@ from fool_env.agents.neural import load_agent, read_description
 from fool_env.observation import OBSERVATION, encode
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
-from fool_env.train.config import ConfigError, TrainConfig, parse_config
+from fool_env.train.config import TrainConfig, parse_config
 from fool_env.train.ladder import agent_of
-from fool_env.train.networks import HANDS_SIZE
-from fool_env.train.selfplay import SelfPlayPPO
-from fool_env.train.stages import change_stage, make_tables, start_from
+from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 
 TINY = """
 name: tiny
 total_steps: 1600
 checkpoint_every: 200
 table: {num_players: 4, num_tables: 8, episode: game, reward: win, rounds_first: 700}
-network: {kind: mlp, hidden: [8]}
+network: {hidden: [8]}
 ppo: {steps: 25, minibatch: 256}
 evaluation: {opponents: [highest], every: 0, deals: 4, final_deals: 4, final_games: 2}
 """
-
-
-NO_HANDS = th.zeros(0)  # for a critic that does not see them
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
@@ -97,11 +92,11 @@ def test_a_win_is_credited_to_the_seat_that_won_over_all_rounds_of_the_game():
 
 def test_games_do_not_begin_and_end_together(tmp_path):
     config = parse(tmp_path, "--table.num_tables", "60")
-    games = make_tables(config, 800).games
+    games = make_tables(config, stage_at(config, 800)).games
     assert len(set(games["num_rounds"].tolist())) > 5
     assert 5 < (games["num_rounds"] < 4).sum() < 40
     assert not games["one_round"].any()
-    rounds = make_tables(config).games
+    rounds = make_tables(config, stage_at(config, 0)).games
     assert rounds["one_round"].all() and not rounds["num_plays"].any()
 
 
@@ -110,30 +105,34 @@ def test_games_do_not_begin_and_end_together(tmp_path):
 
 def test_the_stage_changes_between_iterations(tmp_path):
     config = parse(tmp_path)
-    assert [config.stage_at(steps) for steps in (0, 600)] == [("round", "relative", 0.05)] * 2
-    assert [config.stage_at(steps) for steps in (800, 1600)] == [("game", "win", 2.0)] * 2
-    assert parse(tmp_path, "--ppo.reward_scale", "0.5").stage_at(800) == ("game", "win", 0.5)
-    assert parse(tmp_path, "--table.reward", "points").stage_at(800) == ("game", "points", 0.05)
+    assert [stage_at(config, steps) for steps in (0, 600)] == [("round", "relative", 0.05)] * 2
+    assert [stage_at(config, steps) for steps in (800, 1600)] == [("game", "win", 2.0)] * 2
+    assert stage_at(parse(tmp_path, "--ppo.reward_scale", "0.5"), 800) == ("game", "win", 0.5)
+    assert stage_at(parse(tmp_path, "--table.reward", "points"), 800) == ("game", "points", 0.05)
 
 
 def test_a_network_plays_on_as_before_when_the_games_begin(tmp_path):
     config = parse(tmp_path)
     model = ppo.make_model(config)
     iterations = model.iterations(1600, reset_num_timesteps=False)
-    for _ in range(4):
+    for _ in range(3):
         next(iterations)
-    agent = agent_of(model, config)
+        assert not change_stage(config, model)
+    next(iterations)
+    as_rounds, agent = ppo.make_model(config), agent_of(model, config)
+    as_rounds.set_parameters(model.get_parameters())
     assert (model.rollout_buffer.open_rows != NO_ROW).any()
-    assert "800 steps: from here on games, reward win x 2" in change_stage(config, model, 800)
+    assert "800 steps: from here on games, reward win x 2" in change_stage(config, model)
     assert not (model.rollout_buffer.open_rows != NO_ROW).any()
     views = model.tables.views
     assert agent.episode == "game" and views["scores"].any()
     agent.episode = "round"  # which shows it no totals
-    logits, values = model.network(th.from_numpy(encode(views)), NO_HANDS)
+    logits, values = model.network(th.from_numpy(encode(views)), th.zeros((len(views), 0)))
     np.testing.assert_allclose(logits.detach().numpy(), agent._logits(views)[: len(views)], atol=1e-5)
     np.testing.assert_allclose(values.detach().numpy(), 2 / 4)  # a fourth of the wins
     next(iterations)
     assert model.rollout_buffer.rewards.any() == model.rollout_buffer.dones.any()
+    assert not change_stage(config, model)
 
 
 def test_a_run_says_when_its_games_begin_and_its_checkpoints_what_they_were_trained_on(finished):
@@ -151,7 +150,9 @@ def test_a_run_says_when_its_games_begin_and_its_checkpoints_what_they_were_trai
 def test_a_run_resumed_before_at_or_after_the_change_equals_one_that_never_stopped(
     finished, tmp_path, monkeypatch, stop_after
 ):
-    def interrupt(config, model, seconds, show=ppo.progress_line):
+    show = ppo.progress_line
+
+    def interrupt(config, model, seconds):
         if model.iteration == stop_after:
             raise KeyboardInterrupt  # without saving: on from the last checkpoint
         return show(config, model, seconds)
@@ -172,14 +173,14 @@ def test_a_run_resumed_before_at_or_after_the_change_equals_one_that_never_stopp
     ],
 )
 def test_a_curriculum_that_leads_nowhere_is_refused(tmp_path, arguments, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ppo.ConfigError, match=message):
         parse(tmp_path, *arguments)
 
 
 # --- from a checkpoint's weights
 
 
-def start(folder: Path, init: Path, *arguments: str) -> tuple[SelfPlayPPO, str]:
+def start(folder: Path, init: Path, *arguments: str) -> tuple[ppo.SelfPlayPPO, str]:
     config = parse(folder, "--init", str(init), *arguments)
     model = ppo.make_model(config)
     return model, start_from(config, model)
@@ -194,29 +195,17 @@ def test_a_run_starts_from_a_checkpoint_with_values_that_mean_the_same(finished,
     assert not model.policy.optimizer.state
 
     model, line = start(tmp_path, source, "--table.rounds_first", "0", "--table.reward", "relative")
-    assert f"policy alone, not from the values, of {source}" in line
+    assert f"policy, without its values, from games for win of {source}" in line
     state = model.policy.state_dict()
     assert not state["value_net.weight"].any() and not state["value_net.bias"].any()
     assert all(th.equal(tensor, weights[name]) for name, tensor in state.items() if "value_net" not in name)
-
-
-def test_a_critic_of_another_kind_begins_anew_and_the_average_policy_with_the_policy(finished, tmp_path):
-    source = finished / "final.zip"
-    options = ("--table.rounds_first", "0", "--network.critic", "full", "--ppo.average_kl", "0.1")
-    model, line = start(tmp_path, source, *options)
-    assert f"policy alone, not from the values, of {source}" in line
-    observations = th.from_numpy(model.tables.observations)
-    hands = th.ones((len(observations), HANDS_SIZE), dtype=th.uint8)
-    logits, values = model.network(observations, hands)
-    np.testing.assert_allclose(values.detach().numpy(), 2 / 4)
-    np.testing.assert_allclose(model.average.network(observations).numpy(), logits.detach().numpy(), atol=1e-5)
 
 
 def test_a_run_of_games_starts_as_a_checkpoint_of_rounds_plays_them(finished, tmp_path):
     source = finished / "checkpoints" / f"{600:012d}.zip"
     model, _ = start(tmp_path, source, "--table.rounds_first", "0")
     views = model.tables.views
-    logits, values = model.network(th.from_numpy(encode(views)), NO_HANDS)
+    logits, values = model.network(th.from_numpy(encode(views)), th.zeros((len(views), 0)))
     agent = load_agent(source)
     assert agent.episode == "round" and views["scores"].any()
     np.testing.assert_allclose(logits.detach().numpy(), agent._logits(views)[: len(views)], atol=1e-5)

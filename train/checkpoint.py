@@ -10,7 +10,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +26,7 @@ from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import hardware, source_commit
-from fool_env.train.vec_env import NativeTables
+from fool_env.train.stages import stage_at
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
@@ -56,20 +56,8 @@ class Learner(Protocol):
     def logger(self) -> Logger:
         """Where iterations are logged."""
 
-    def policy_network(self) -> nn.Module:
-        """A copy of what chooses cards as it is now, on the CPU."""
-
     def set_logger(self, logger: Logger) -> None:
         """Log there."""
-
-    def change_tables(self, tables: NativeTables, reward_scale: float) -> None:
-        """Between two iterations: play at other tables, as many; decisions open at the old ones are forgotten."""
-
-    def load_weights(self, weights: Mapping[str, th.Tensor]) -> None:
-        """Start from some of the network's tensors, by name."""
-
-    def start_values(self, value: float) -> None:
-        """Let values begin anew, all the same."""
 
     def iterations(self, total_timesteps: int, *, reset_num_timesteps: bool) -> Iterator[int]:
         """Train for so many plays more, and yield each iteration's number once it is over."""
@@ -80,8 +68,8 @@ class Learner(Protocol):
     def save(self, path: io.BytesIO) -> None:
         """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
 
-    def set_parameters(self, load_path_or_dict: str, exact_match: bool = ..., device: th.device = ...) -> None:
-        """Read the tensors from such a zip."""
+    def load_tensors(self, path: Path) -> None:
+        """Read the tensors from such a zip, with `weights_only=True`; nothing is unpickled."""
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What it needs to go on exactly, besides those tensors."""
@@ -124,8 +112,7 @@ def load_checkpoint(path: Path, model: Learner) -> float:
     except KeyError:
         raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
     seconds = float(arrays.pop("seconds"))
-    # Tensors with weights_only=True; nothing is unpickled.
-    model.set_parameters(str(path), exact_match=True, device=model.device)
+    model.load_tensors(path)
     model.load_run_state(arrays)
     return seconds
 
@@ -164,7 +151,9 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
         "rules": config.table.make_rules().to_dict(),
-        **config.stage_at(steps)._asdict(),
+        "method": config.method,
+        "choice": config.choice,
+        **stage_at(config, steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import yaml
 from jsonargparse import ArgumentParser
@@ -58,18 +58,6 @@ class TableConfig:
             )
         official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
         return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
-
-
-class Stage(NamedTuple):
-    """What a run plays for a time."""
-
-    episode: str
-    reward: str
-    reward_scale: float
-    """What rewards are multiplied by."""
-
-    def __str__(self) -> str:
-        return f"{self.episode}s, reward {self.reward} x {self.reward_scale:g}"
 
 
 @dataclass
@@ -128,6 +116,25 @@ class PPOConfig:
 
 
 @dataclass
+class PoolConfig:
+    """Opponents at some of the tables: the network as it was before, and other agents; see `fool_env.train.pool`.
+
+    Attributes:
+        share: of the tables at which one seat learns and the others are opponents'; 0 for self-play alone.
+        every: plays between snapshots of the network, 0 for none.
+        size: snapshots that are kept, at most.
+        sampling: how opponents are drawn: "uniform" (all alike) or "hard" (the harder ones more often).
+        members: further opponents, `make_agent` strings.
+    """
+
+    share: float = 0.0
+    every: int = 2_000_000
+    size: int = 8
+    sampling: Literal["uniform", "hard"] = "uniform"
+    members: list[str] = field(default_factory=list)
+
+
+@dataclass
 class EvaluationConfig:
     """How the network is measured against other agents, on deals that it never trains on.
 
@@ -157,8 +164,6 @@ class RunConfig(ABC):
         name: the run's folder within `runs`.
         runs: where run folders lie.
         seed: of everything random in the run.
-        init: a checkpoint whose policy the run starts from, and whose values if it has learnt for the same; null for a
-            new network.
         total_steps: plays until the end, over all tables.
         checkpoint_every: plays between checkpoints.
         table: the tables.
@@ -176,11 +181,14 @@ class RunConfig(ABC):
     script: ClassVar[str]
     """The same as a file of the checkout."""
     description: ClassVar[str]
+    method: ClassVar[str]
+    """What a checkpoint calls it."""
+    choice: ClassVar[str]
+    """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
     name: str = "run"
     runs: str = "runs"
     seed: int = 0
-    init: str | None = None
     total_steps: int = 40_000_000
     checkpoint_every: int = 4_000_000
     table: TableConfig = field(default_factory=TableConfig)
@@ -202,16 +210,9 @@ class RunConfig(ABC):
         """Plays in one rollout, over all tables."""
 
     @property
-    @abstractmethod
     def reward_scale(self) -> float | None:
-        """What rewards are multiplied by, None for what suits them."""
-
-    def stage_at(self, steps: int) -> Stage:
-        """What the iteration plays that begins after so many plays."""
-        rounds = steps < self.table.rounds_first
-        episode, reward = ("round", "relative") if rounds else (self.table.episode, self.table.reward)
-        scale = self.reward_scale
-        return Stage(episode, reward, _REWARD_SCALES[reward] if scale is None else scale)
+        """What rewards are multiplied by, None for what suits the reward."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """All values by name, nested as in YAML."""
@@ -256,14 +257,21 @@ class TrainConfig(RunConfig):
     """A run of self-play PPO.
 
     Attributes:
+        init: a checkpoint whose policy the run starts from, and whose values if it has learnt for the same; null for a
+            new network.
         ppo: how the network learns.
+        pool: whom it meets besides itself.
     """
 
     program = "fool-train"
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
+    method = "ppo"
+    choice = "sample"
 
+    init: str | None = None
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -272,7 +280,7 @@ class TrainConfig(RunConfig):
 
     @property
     def reward_scale(self) -> float | None:
-        """What rewards are multiplied by, None for what suits them."""
+        """What rewards are multiplied by, None for what suits the reward."""
         return self.ppo.reward_scale
 
     def check(self) -> None:
@@ -287,14 +295,18 @@ class TrainConfig(RunConfig):
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+        if self.pool.share > 1:
+            raise ValueError(f"pool.share: {self.pool.share} is not within 0 to 1")
+        if self.pool.share > 0 and round(self.pool.share * self.table.num_tables) == 0:
+            raise ValueError(f"pool.share: {self.pool.share} of {self.table.num_tables} tables is none")
+        if self.pool.share > 0 and self.pool.every == 0 and not self.pool.members:
+            raise ValueError("pool.share: there are neither snapshots (pool.every) nor pool.members to play against")
 
 
 Config = TypeVar("Config", bound=RunConfig)
 
-_REWARD_SCALES = {"points": 0.05, "relative": 0.05, "win": 2.0}
-
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "table.rounds_first": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {"seed": 0, "table.rounds_first": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
 
 
 class ConfigError(ValueError):

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from fool_env.agents.arena import REPORT, SELECTION, evaluate, make_opponents
-from fool_env.agents.neural import NeuralAgent
+from fool_env.agents.network import PolicyNetwork
+from fool_env.agents.neural import GREEDY, NeuralAgent
 from fool_env.train.checkpoint import Learner, write_whole
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import source_commit
+from fool_env.train.stages import stage_at
 
 Results = list[dict[str, Any]]
 Show = Callable[[str], None]
 
 
 def agent_of(model: Learner, config: RunConfig, name: str = "network") -> NeuralAgent:
-    """The network as it is now, as an agent that samples, on the CPU in float32."""
-    episode = config.stage_at(model.num_timesteps).episode
-    return NeuralAgent(model.policy_network(), config.table.make_rules(), episode, name)
+    """The network as it is now, as the agent that its checkpoint will be, on the CPU in float32."""
+    network = PolicyNetwork.from_policy(config.network.kind, config.network.hidden, model.policy.state_dict())
+    episode, greedy = stage_at(config, model.num_timesteps).episode, config.choice == GREEDY
+    return NeuralAgent(network, config.table.make_rules(), episode, name, deterministic=greedy)
 
 
 class Ladder:

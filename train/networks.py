@@ -83,7 +83,8 @@ class SelfPlayPolicy(MaskableActorCriticPolicy):
         trunk = getattr(self.features_extractor, "layers", None)
         if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
             start_with_card_values(trunk, cast(nn.Linear, self.action_net))
-        start_without_totals(self.features_extractor)
+        if trunk is not None:
+            start_without_totals(trunk)
         if self.critic == "full":
             self.value_net = FullCritic(self.mlp_extractor.latent_dim_vf)  # type: ignore[assignment]
             self.optimizer = self.optimizer_class(

@@ -99,7 +99,7 @@ def duration(seconds: float) -> str:
 
 
 def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[dict[str, Any]]) -> None:
-    """Draw curves.png: strength against each opponent, entropy, explained variance, speed, all over steps.
+    """Draw curves.png: strength against each opponent, exploration, explained variance, speed, all over steps.
 
     Args:
         path: the picture.
@@ -111,7 +111,7 @@ def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[di
 
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
-    strength, entropy, variance, speed = figure.subplots(2, 2).flat
+    strength, exploration, variance, speed = figure.subplots(2, 2).flat
     for opponent in dict.fromkeys(result["opponent"] for entry in history for result in entry["results"]):
         points = [
             (entry["steps"] / 1e6, result["relative"], result["relative_ci"])
@@ -128,8 +128,10 @@ def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[di
     strength.set(title="Points a round relative to the other seats", ylabel="points")
     if history:
         strength.legend()
+    entropy = (exploration, "train/relative_entropy", "Entropy of decisions, % of log(legal actions)", 100)
+    epsilon = (exploration, "train/epsilon", "Decisions left to chance, %", 100)
     for axes, key, title, scale in (
-        (entropy, "train/relative_entropy", "Entropy of decisions, % of log(legal actions)", 100),
+        epsilon if rows and epsilon[1] in rows[0] else entropy,
         (variance, "train/explained_variance", "Variance of returns that values explain, %", 100),
         (speed, "time/fps", "Speed, thousands of steps a second", 1e-3),
     ):

@@ -20,7 +20,7 @@ import torch as th
 from rich.console import Console
 from stable_baselines3.common.logger import Logger
 
-from fool_env.agents.agent import AgentError
+from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import make_opponents
 from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.train.checkpoint import (
@@ -31,10 +31,19 @@ from fool_env.train.checkpoint import (
     save_checkpoint,
     write_whole,
 )
-from fool_env.train.config import Config, ConfigError, RunConfig, load_run_config, parse_run_config, save_config
+from fool_env.train.config import (
+    Config,
+    ConfigError,
+    RunConfig,
+    TrainConfig,
+    load_run_config,
+    parse_run_config,
+    save_config,
+)
 from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
-from fool_env.train.stages import change_stage, read_init, start_from
+from fool_env.train.stages import read_init, stage_at
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -63,13 +72,13 @@ def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path
 
     Raises:
         ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_run_config`.
-        CheckpointError: a new run cannot start from the checkpoint that it is to.
+        CheckpointError: the run is to start from a checkpoint that does not fit.
     """
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(kind, arguments)
     config = parse_run_config(kind, arguments)
     check_opponents(config)
-    if config.init is not None:
+    if isinstance(config, TrainConfig) and config.init is not None:
         read_init(config)
     if config.folder.exists():
         raise ConfigError(
@@ -86,23 +95,35 @@ def check_opponents(config: RunConfig) -> None:
     Raises:
         ConfigError: the message names the opponent.
     """
-    rules = config.table.make_rules()
     for opponent in config.evaluation.opponents:
-        try:
-            agents = make_opponents(opponent)
-        except (AgentError, OSError, ValueError) as error:
-            raise ConfigError(f"evaluation.opponents: {error}") from None
-        for agent in agents:
-            learnt = getattr(agent, "rules", rules)
-            if learnt != rules:
-                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
+        check_agents("evaluation.opponents", make_opponents, opponent, config)
+    for member in config.pool.members if isinstance(config, TrainConfig) else ():
+        check_agents("pool.members", lambda name: [make_member(name)], member, config)
+
+
+def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str, config: RunConfig) -> None:
+    """Refuse what a key of the config names, if no agents come of it that can sit at the tables of the run.
+
+    Raises:
+        ConfigError: the message names the key and the agent.
+    """
+    rules = config.table.make_rules()
+    try:
+        agents = make(name)
+    except (AgentError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for agent in agents:
+        learnt = getattr(agent, "rules", rules)
+        if learnt != rules:
+            raise ConfigError(f"{key}: {agent.name} was trained for {learnt}, not for {rules}")
 
 
 def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
     """An interrupted run's config and last checkpoint.
 
     Raises:
-        ConfigError: there is no such run, or other options were given.
+        ConfigError: there is no such run, it is of another method, or other options were given.
+        CheckpointError: its last checkpoint is none.
     """
     options = [part for argument in arguments for part in argument.split("=", 1)]
     if len(options) != 2 or options[0] != "--resume":
@@ -113,6 +134,9 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     checkpoint = latest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
+    method = read_description(checkpoint)["method"]
+    if method != kind.method:
+        raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
@@ -125,6 +149,8 @@ def train(
     checkpoint: Path | None,
     columns: Sequence[str],
     progress_line: Callable[[Config, Model, float], str],
+    begin: Callable[[], str] = str,
+    between: Callable[[], str] = str,
 ) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code.
 
@@ -134,10 +160,12 @@ def train(
         checkpoint: where to go on.
         columns: all that an iteration logs, for progress.csv.
         progress_line: the line of progress from config, model and the seconds that the run has taken.
+        begin: what is done before a new run's first iteration.
+        between: what is done after each iteration; both return what there is to say.
     """
     folder = config.folder
-    origin, seconds_before = begin(config, model, checkpoint)
-    stage = config.stage_at(model.num_timesteps)
+    seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
+    origin = begin() if checkpoint is None else ""
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
     rows = ProgressCsv(folder / "progress.csv", columns, model.num_timesteps)
     logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
@@ -160,16 +188,15 @@ def train(
                 raise KeyboardInterrupt
 
         try:
-            for line in [*banner(config, model), *origin]:
+            for line in filter(None, [*banner(config, model, checkpoint), origin]):
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
             standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
-                if config.stage_at(model.num_timesteps) != stage:
-                    stage = config.stage_at(model.num_timesteps)
-                    reporter.say(change_stage(config, model, model.num_timesteps))
+                if change := between():
+                    reporter.say(change)
                 if is_due(config.evaluation.every, config, model.num_timesteps):
                     standing = in_one_line(ladder.climb(model, reporter.show))
                     reporter.say(f"{line} | {standing}")
@@ -191,17 +218,6 @@ def train(
         draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
         reporter.say(f"The agent is {final}. Measure it with: python train/evaluate.py --checkpoint {final}")
     return 0
-
-
-def begin(config: RunConfig, model: Learner, checkpoint: Path | None) -> tuple[list[str], float]:
-    """Put a model where its run stands; returns what there is to say, and the seconds that the run has taken so far."""
-    if checkpoint is None:
-        return [start_from(config, model)] if config.init is not None else [], 0.0
-    steps = read_description(checkpoint)["steps"]
-    if config.stage_at(steps) != config.stage_at(0):
-        change_stage(config, model, steps)
-    seconds = load_checkpoint(checkpoint, model)
-    return [f"resumed from {checkpoint} at {steps:,} steps"], seconds
 
 
 class Interrupt:
@@ -229,9 +245,9 @@ def is_due(every: int, config: RunConfig, steps: int) -> bool:
     return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
 
 
-def banner(config: RunConfig, model: Learner) -> list[str]:
+def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
-    table, stage = config.table, config.stage_at(model.num_timesteps)
+    table, stage = config.table, stage_at(config, model.num_timesteps)
     rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
     steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
@@ -245,6 +261,7 @@ def banner(config: RunConfig, model: Learner) -> list[str]:
         f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
         f"{parameters:,} parameters, {precision} on {model.device}, "
         f"{model.compute.threads} threads; torch {th.__version__}",
+        *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
 
 

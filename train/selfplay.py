@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,14 +24,15 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
-from torch import nn
 
+from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
 from fool_env.train.losses import LOSSES, Targets, ppo_losses
 from fool_env.train.policy import masked_softmax, sample
+from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
@@ -41,8 +43,9 @@ COLUMNS = (
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/average_kl", "train/relative_entropy"),
     *("train/approx_kl", "train/clip_fraction", "train/explained_variance"),
     *("train/learning_rate", "train/entropy_coefficient", "train/clip_range", "train/updates"),
+    *("pool/members", "pool/learner_relative"),
 )
-"""What an iteration logs."""
+"""What an iteration logs; the last two only where there is a pool."""
 
 _PIECE = 2048
 
@@ -120,6 +123,7 @@ class SelfPlayPPO(MaskablePPO):
         self.shards = shards
         self.threads = threads
         self.iteration = 0
+        self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
 
@@ -131,7 +135,9 @@ class SelfPlayPPO(MaskablePPO):
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
         self._parameters = list(self.policy.parameters())
-        self._start_average()
+        self.average = (
+            AveragePolicy(self.policy_network().to(self.device), self.average_decay) if self.average_kl else None
+        )
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -140,7 +146,7 @@ class SelfPlayPPO(MaskablePPO):
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
             "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
-            *("compute", "generator", "_parameters", "average"),
+            *("compute", "generator", "_parameters", "average", "pool"),
         ]
 
     @property
@@ -150,27 +156,14 @@ class SelfPlayPPO(MaskablePPO):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
 
-    def _start_average(self) -> None:
-        network = self.policy_network().to(self.device)
-        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
-
-    def change_tables(self, tables: NativeTables, reward_scale: float) -> None:
-        """Between two iterations: play at other tables, as many; decisions open at the old ones are forgotten."""
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
         self.set_env(SelfPlayVecEnv(tables), force_reset=False)
         self._last_obs = tables.observations
         self.reward_scale = reward_scale
         self.rollout_buffer.clear()
-
-    def load_weights(self, weights: Mapping[str, th.Tensor]) -> None:
-        """Start from some of the policy's tensors, by name."""
-        self.policy.load_state_dict(dict(weights), strict=False)
-        self._start_average()
-
-    def start_values(self, value: float) -> None:
-        """Let values begin anew, all the same."""
-        *_, last = (layer for layer in self.policy.value_net.modules() if isinstance(layer, nn.Linear))
-        nn.init.zeros_(last.weight)
-        nn.init.constant_(last.bias, value)
+        if self.pool is not None:
+            self.pool.change_tables(tables)
 
     def policy_network(self) -> PolicyNetwork:
         """A copy of the policy as it is now, without the critic, on the CPU."""
@@ -195,6 +188,10 @@ class SelfPlayPPO(MaskablePPO):
             values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
 
+    def load_tensors(self, path: Path) -> None:
+        """Read policy and optimizer from a checkpoint: tensors with `weights_only=True`, nothing is unpickled."""
+        self.set_parameters(str(path), exact_match=True, device=self.device)
+
     def run_state(self) -> dict[str, np.ndarray]:
         """What a run needs between two iterations to go on exactly, besides policy and optimizer."""
         return {
@@ -205,6 +202,7 @@ class SelfPlayPPO(MaskablePPO):
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
             **{f"average/{name}": array for name, array in (self.average.state_dict() if self.average else {}).items()},
+            **({} if self.pool is None else {f"pool/{name}": array for name, array in self.pool.state_dict().items()}),
         }
 
     def load_run_state(self, state: dict[str, np.ndarray]) -> None:
@@ -221,6 +219,8 @@ class SelfPlayPPO(MaskablePPO):
         self.rollout_buffer.load_state_dict(part("open/"))
         if self.average is not None:
             self.average.load_state_dict(part("average/"))
+        if self.pool is not None:
+            self.pool.load_state_dict(part("pool/"))
 
     def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
@@ -267,6 +267,8 @@ class SelfPlayPPO(MaskablePPO):
             if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
                 break
             self.train()
+            if self.pool is not None:
+                self.pool.end_iteration(self.num_timesteps, self.logger)
             self.iteration += 1
             seconds = time.perf_counter() - start
             self.logger.record("time/fps", (self.num_timesteps - steps_before) / seconds)
@@ -288,17 +290,21 @@ class SelfPlayPPO(MaskablePPO):
         use_masking: bool = True,
     ) -> bool:
         """Play `n_rollout_steps` at every table into the buffer; False if the callback ended the training."""
-        buffer, tables = rollout_buffer, self.tables
+        buffer, tables, pool = rollout_buffer, self.tables, self.pool
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
         uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
         for step in range(n_rollout_steps):
-            rows = buffer.add_decisions(tables, actions)
+            rows = buffer.add_decisions(tables, actions, None if pool is None else pool.to_act())
             self._decide(rows, uniforms[step])
             buffer.place_actions(rows, actions)
+            if pool is not None:
+                pool.play(actions, self.compute)
             tables.step(actions)
             buffer.add_outcome(tables, self.reward_scale)
+            if pool is not None:
+                pool.add_outcome()
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             if not callback.on_step():
@@ -403,7 +409,7 @@ class SelfPlayPPO(MaskablePPO):
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
         self.logger.record("rollout/episodes", int(buffer.dones.sum()))
-        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows == NO_ROW)))
+        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows[buffer.opponents == 0] == NO_ROW)))
         self.logger.record("rollout/decisions", len(rows))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)
