@@ -150,7 +150,7 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": config.table.make_rules().to_dict(),
+        "rules": [rules.to_dict() for rules in config.table.make_rules()],
         "method": config.method,
         "choice": config.choice,
         **stage_at(config, steps)._asdict(),

@@ -27,7 +27,8 @@ class TableConfig:
     """The tables that the network plays at.
 
     Attributes:
-        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise.
+        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise. Several numbers
+            are taken in turn by the tables, and one network learns to play at all of them.
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
@@ -36,28 +37,34 @@ class TableConfig:
         num_tables: tables that are played side by side.
     """
 
-    num_players: int = 6
+    num_players: int | list[int] = 6
     rules: dict[str, Any] | None = None
     episode: Literal["round", "game"] = "round"
     reward: Literal["points", "relative", "win"] = "relative"
     rounds_first: int = 0
     num_tables: int = 1024
 
-    def make_rules(self) -> Rules:
-        """The rules of the tables.
+    def make_rules(self) -> list[Rules]:
+        """The rules of the tables, for each number of players one.
 
         Raises:
-            RulesError: they are none, or `rules` and `num_players` disagree.
+            RulesError: they are none, a number comes twice, or `rules` and `num_players` disagree.
         """
+        numbers = self.num_players if isinstance(self.num_players, list) else [self.num_players]
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise RulesError(f"table.num_players: {numbers} are not one or more different numbers")
+        return [self._rules_for(number) for number in numbers]
+
+    def _rules_for(self, num_players: int) -> Rules:
         if self.rules is None:
-            return Rules.official(self.num_players)
-        if self.rules.get("num_players", self.num_players) != self.num_players:
+            return Rules.official(num_players)
+        if self.rules.get("num_players", num_players) != num_players:
             raise RulesError(
                 f"table.num_players is {self.num_players}, table.rules.num_players {self.rules['num_players']}: "
                 "they disagree"
             )
-        official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
-        return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
+        official = Rules.official(num_players).to_dict() if 4 <= num_players <= 8 else {}
+        return Rules.from_dict({**official, "num_players": num_players, **self.rules})
 
 
 @dataclass
@@ -142,6 +149,7 @@ class EvaluationConfig:
         opponents: `make_agent` strings; "a+b" is a table of several.
         every: plays between evaluations on the way, 0 for none.
         deals: deals for each evaluation on the way.
+        games: full games for each evaluation on the way, 0 for none.
         final_deals: deals for the report at the end.
         final_games: full games for the report at the end, 0 for none.
     """
@@ -149,6 +157,7 @@ class EvaluationConfig:
     opponents: list[str] = field(default_factory=lambda: ["random", "highest", "cautious"])
     every: int = 2_000_000
     deals: int = 200
+    games: int = 0
     final_deals: int = 2000
     final_games: int = 200
 
@@ -235,7 +244,8 @@ class RunConfig(ABC):
         for key, value in _leaves(self).items():
             if isinstance(value, (int, float)) and value < _LOWEST.get(key, 1 if isinstance(value, int) else 0):
                 raise ValueError(f"{key}: {value} is too small")
-        self.table.make_rules()
+        if len(self.table.make_rules()) > self.table.num_tables:
+            raise ValueError(f"table.num_tables: {self.table.num_tables} are fewer than the numbers of players")
         if self.table.reward == "win" and self.table.episode == "round":
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
         self._check_rounds_first()
@@ -306,7 +316,14 @@ class TrainConfig(RunConfig):
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "table.rounds_first": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {
+    "seed": 0,
+    "table.rounds_first": 0,
+    "pool.every": 0,
+    "evaluation.every": 0,
+    "evaluation.games": 0,
+    "evaluation.final_games": 0,
+}
 
 
 class ConfigError(ValueError):

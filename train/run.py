@@ -20,6 +20,7 @@ import torch as th
 from rich.console import Console
 from stable_baselines3.common.logger import Logger
 
+from fool_env import Rules
 from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import make_opponents
 from fool_env.agents.neural import CheckpointError, read_description
@@ -40,7 +41,7 @@ from fool_env.train.config import (
     parse_run_config,
     save_config,
 )
-from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.ladder import Ladder, in_lines
 from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.stages import read_init, stage_at
@@ -107,15 +108,17 @@ def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str,
     Raises:
         ConfigError: the message names the key and the agent.
     """
-    rules = config.table.make_rules()
+    tables = config.table.make_rules()
     try:
         agents = make(name)
     except (AgentError, OSError, ValueError) as error:
         raise ConfigError(f"{key}: {error}") from None
     for agent in agents:
-        learnt = getattr(agent, "rules", rules)
-        if learnt != rules:
-            raise ConfigError(f"{key}: {agent.name} was trained for {learnt}, not for {rules}")
+        learnt: Sequence[Rules] = getattr(agent, "rules", tables)
+        for rules in tables:
+            if rules not in learnt:
+                known = [table for table in learnt if table.num_players == rules.num_players] or learnt
+                raise ConfigError(f"{key}: {agent.name} was trained for {', '.join(map(str, known))}, not for {rules}")
 
 
 def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
@@ -192,15 +195,16 @@ def train(
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
-            standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
+            standing = in_lines(ladder.history[-1]["results"]) if ladder.history else []
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
                 if change := between():
                     reporter.say(change)
                 if is_due(config.evaluation.every, config, model.num_timesteps):
-                    standing = in_one_line(ladder.climb(model, reporter.show))
-                    reporter.say(f"{line} | {standing}")
-                reporter.show(f"{line} | {standing}")
+                    standing = in_lines(ladder.climb(model, reporter.show))
+                    for part in beside(line, standing):
+                        reporter.say(part)
+                reporter.show(" | ".join([line, *standing]))
                 model.dump_logs(iteration)
                 if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
                     save()
@@ -209,9 +213,10 @@ def train(
             final = folder / "final.zip"
             write_whole(final, save().read_bytes())
             reporter.say(
-                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
+                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own, games):"
             )
-            reporter.say(in_one_line(ladder.report(model, str(final), show)))
+            for part in in_lines(ladder.report(model, str(final), show)):
+                reporter.say(part)
         except KeyboardInterrupt:
             reporter.say(f"Interrupted. Go on from the last checkpoint with: python {config.script} --resume {folder}")
             return EXIT_INTERRUPTED
@@ -240,6 +245,11 @@ class Interrupt:
         self.requested = True
 
 
+def beside(line: str, standing: Sequence[str]) -> list[str]:
+    """The line of progress and what follows it: in the same line if that is one."""
+    return [f"{line} | {standing[0]}"] if len(standing) == 1 else [line, *standing]
+
+
 def is_due(every: int, config: RunConfig, steps: int) -> bool:
     """Whether something that happens every so many plays happens after the iteration that ends at `steps`."""
     return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
@@ -248,13 +258,11 @@ def is_due(every: int, config: RunConfig, steps: int) -> bool:
 def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
     table, stage = config.table, stage_at(config, model.num_timesteps)
-    rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
     steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
-        f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
-        f"{'s' * (rules.num_fools > 1)}, {stage}, seed {config.seed}",
+        f"{config.folder}: {_at_tables(table.make_rules())}, {stage}, seed {config.seed}",
         *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
         f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * steps:,} steps",
@@ -263,6 +271,14 @@ def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[s
         f"{model.compute.threads} threads; torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
+
+
+def _at_tables(tables: Sequence[Rules]) -> str:
+    if len(tables) > 1:
+        return f"{', '.join(str(rules.num_players) for rules in tables)} players"
+    (rules,) = tables
+    fools = f"{rules.num_fools} Fool{'s' * (rules.num_fools > 1)}"
+    return f"{rules.num_players} players, {rules.num_cards} cards, {fools}"
 
 
 def progress(config: RunConfig, model: Learner, seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +58,8 @@ def make_tables(config: RunConfig, stage: Stage) -> FoolVectorEnv:
     """
     table = config.table
     seed = int(derive(np.uint64(config.seed), TRAINING))
-    tables = FoolVectorEnv(table.num_tables, table.make_rules(), stage.episode, stage.reward, seed)
+    rules = list(islice(cycle(table.make_rules()), table.num_tables))
+    tables = FoolVectorEnv(table.num_tables, rules, stage.episode, stage.reward, seed)
     if stage.episode == "game":
         bot = HighestAgent()
         for _ in range(SPREAD):
@@ -85,7 +87,7 @@ def start_values(config: TrainConfig, model: SelfPlayPPO, stage: Stage) -> None:
     that say the same of all positions are right on the average, and leave credit to what is paid.
     """
     *_, last = (layer for layer in model.policy.value_net.modules() if isinstance(layer, nn.Linear))
-    chance = 1 / config.table.make_rules().num_players
+    chance = float(np.mean([1 / rules.num_players for rules in config.table.make_rules()]))
     nn.init.zeros_(last.weight)
     nn.init.constant_(last.bias, stage.reward_scale * chance if stage.reward == "win" else 0.0)
 
@@ -125,6 +127,7 @@ def start_from(config: TrainConfig, model: SelfPlayPPO) -> str:
     policy.load_state_dict({name: weights[name] for name in own if name.startswith(wanted)}, strict=False)
     if description.get("episode") == "round":
         start_without_totals(policy.features_extractor)
+    model.start_average()
     if not fits:
         start_values(config, model, stage)
     what = "policy and values" if fits else f"policy, without its values, from {learnt[0]}s for {learnt[1]}"
