@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -17,12 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from tests.trainer import TINY, Trainer
 
-from fool_env.train import run_process, seeds, sweep
-from fool_env.train.config import load_config
-from fool_env.train.run import Interrupt
+from fool_env.train import seeds, sweep
 from fool_env.train.run_process import RunError, finish, held, plan_run
-from tests.trainer import TINY, Trainer, result
 
 # --- statistics
 
