@@ -26,6 +26,7 @@ from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import hardware, source_commit
+from fool_env.train.stages import stage_at
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
@@ -149,11 +150,10 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": config.table.make_rules().to_dict(),
+        "rules": [rules.to_dict() for rules in config.table.make_rules()],
         "method": config.method,
         "choice": config.choice,
-        "episode": config.table.episode,
-        "reward": config.table.reward,
+        **stage_at(config, steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,

@@ -25,6 +25,7 @@ from fool_env.agents.neural import GREEDY
 from fool_env.train import run
 from fool_env.train.config import RunConfig
 from fool_env.train.montecarlo import COLUMNS, DeepMonteCarlo, QNetwork
+from fool_env.train.stages import make_tables, stage_at
 
 
 @dataclass
@@ -39,7 +40,7 @@ class DmcConfig:
         epsilon, final_epsilon: share of decisions that are left to chance, likewise.
         td_lambda: 1 for returns as targets; less trusts the network's values of later decisions too.
         max_grad_norm: gradients longer than this are shortened to it.
-        reward_scale: multiplies rewards, so that values are of the order of 1.
+        reward_scale: multiplies rewards, so that values are of the order of 1; null for what suits the reward.
     """
 
     steps: int = 64
@@ -51,7 +52,7 @@ class DmcConfig:
     final_epsilon: float = 0.01
     td_lambda: float = 1.0
     max_grad_norm: float = 0.5
-    reward_scale: float = 0.05
+    reward_scale: float | None = None
 
 
 @dataclass
@@ -75,6 +76,11 @@ class DmcRunConfig(RunConfig):
         """Plays in one rollout, over all tables."""
         return self.table.num_tables * self.dmc.steps
 
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits the reward."""
+        return self.dmc.reward_scale
+
     def check(self) -> None:
         """Refuse what cannot be trained.
 
@@ -82,6 +88,8 @@ class DmcRunConfig(RunConfig):
             ValueError: the message names the key.
         """
         super().check()
+        if self.table.rounds_first:
+            raise ValueError("table.rounds_first: only train/ppo.py plays rounds first, then games")
         for name in ("epsilon", "final_epsilon", "td_lambda"):
             if not 0 <= getattr(self.dmc, name) <= 1:
                 raise ValueError(f"dmc.{name}: {getattr(self.dmc, name)} is not within 0 to 1")
@@ -99,7 +107,8 @@ def train(config: DmcRunConfig, checkpoint: Path | None) -> int:
 
 def make_model(config: DmcRunConfig) -> DeepMonteCarlo:
     """A learner at its tables, as the config has them."""
-    dmc, tables = config.dmc, run.make_tables(config)
+    dmc, stage = config.dmc, stage_at(config, 0)
+    tables = make_tables(config, stage)
     with th.random.fork_rng(devices=[]):
         th.manual_seed(config.seed)
         policy = QNetwork(
@@ -119,7 +128,7 @@ def make_model(config: DmcRunConfig) -> DeepMonteCarlo:
         epochs=dmc.epochs,
         td_lambda=dmc.td_lambda,
         max_grad_norm=dmc.max_grad_norm,
-        reward_scale=dmc.reward_scale,
+        reward_scale=stage.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,

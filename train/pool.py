@@ -171,6 +171,15 @@ class Pool:
         self._episodes[ended] += 1
         self._seat(ended)
 
+    def change_tables(self, tables: FoolVectorEnv) -> None:
+        """Go on at other tables, as many, where episodes begin; edges in other points say nothing any more."""
+        self._native = tables
+        self._players = np.array([rules.num_players for rules in tables.rules])
+        self.edges = Edges(len(self._agents))
+        self._returns[:] = 0.0
+        self._episodes[self.tables] += 1
+        self._seat(self.tables)
+
     def end_iteration(self, steps: int, logger: Logger) -> None:
         """After an update: log how the learner fared, and take a snapshot if it is time.
 

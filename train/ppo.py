@@ -21,12 +21,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stable_baselines3.common.utils import LinearSchedule
 
+from fool_env.agents.neural import read_description
 from fool_env.train import run
 from fool_env.train.config import TrainConfig
 from fool_env.train.ladder import agent_of
 from fool_env.train.networks import SelfPlayPolicy, Trunk
 from fool_env.train.pool import Pool, make_member
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO
+from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 
@@ -37,12 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(config: TrainConfig, checkpoint: Path | None) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code."""
-    return run.train(config, make_model(config), checkpoint, COLUMNS, progress_line)
+    model = make_model(config, 0 if checkpoint is None else read_description(checkpoint)["steps"])
+
+    def begin() -> str:
+        return "" if config.init is None else start_from(config, model)
+
+    def between() -> str:
+        return change_stage(config, model)
+
+    return run.train(config, model, checkpoint, COLUMNS, progress_line, begin, between)
 
 
-def make_model(config: TrainConfig) -> SelfPlayPPO:
-    """A learner at its tables, as the config has them."""
-    ppo, tables = config.ppo, run.make_tables(config)
+def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
+    """An untrained learner, at the tables that the config has after so many plays."""
+    ppo, stage = config.ppo, stage_at(config, steps)
+    tables = make_tables(config, stage)
     model = SelfPlayPPO(
         SelfPlayPolicy,
         SelfPlayVecEnv(tables),
@@ -58,7 +69,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         max_grad_norm=ppo.max_grad_norm,
         average_kl=ppo.average_kl,
         average_decay=ppo.average_decay,
-        reward_scale=ppo.reward_scale,
+        reward_scale=stage.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,

@@ -25,11 +25,13 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
+from fool_env.observation import first_float
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
-from fool_env.train.losses import LOSSES, Targets, ppo_losses
+from fool_env.train.losses import LOSSES, Targets, ppo_losses, standardised
 from fool_env.train.policy import masked_softmax, sample
 from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
@@ -47,6 +49,7 @@ COLUMNS = (
 """What an iteration logs; the last two only where there is a pool."""
 
 _PIECE = 2048
+_NUM_PLAYERS = first_float("num_players")
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -134,9 +137,7 @@ class SelfPlayPPO(MaskablePPO):
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
         self._parameters = list(self.policy.parameters())
-        self.average = (
-            AveragePolicy(self.policy_network().to(self.device), self.average_decay) if self.average_kl else None
-        )
+        self.start_average()
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -154,6 +155,20 @@ class SelfPlayPPO(MaskablePPO):
         if not isinstance(self.env, SelfPlayVecEnv):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
+
+    def start_average(self) -> None:
+        """Let the average policy, if it plays a part, begin as the policy is."""
+        network = self.policy_network().to(self.device)
+        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
+
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
+        if self.pool is not None:
+            self.pool.change_tables(tables)
 
     def policy_network(self) -> PolicyNetwork:
         """A copy of the policy as it is now, without the critic, on the CPU."""
@@ -341,14 +356,15 @@ class SelfPlayPPO(MaskablePPO):
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
-        """What the update needs of every row; advantages have mean 0 and deviation 1 over the rollout's rows."""
+        """What the update needs of every row; advantages are standardised over rows of as many players."""
         buffer = self.rollout_buffer
         used = slice(0, buffer.size)
         advantages = th.from_numpy(buffer.advantages[used])
         values = buffer.decisions.values[used].cpu()
-        deviation, mean = th.std_mean(advantages[rows], correction=0)
+        standard, players = th.zeros_like(advantages), buffer.decisions.observations[used, _NUM_PLAYERS].cpu()
+        standard[rows] = standardised(advantages[rows], players[rows])
         targets = Targets(
-            (advantages - mean) / (deviation + 1e-8),
+            standard,
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
             self._average_log_probs(used),
