@@ -196,7 +196,7 @@ def evaluate_matchup(
         show(total)  # as if all had been played, where fewer were enough
         return joined(batches)
 
-    rounds = _round_means(play("round", terms.deals, BATCH_DEALS, 0), rules.num_players)
+    rounds = round_means(play("round", terms.deals, BATCH_DEALS, 0), rules.num_players)
     games = play("game", terms.games, BATCH_GAMES, terms.deals) if terms.games else None
     return _summary(match, rounds, games)
 
@@ -284,19 +284,12 @@ def make_opponents(spec: str, deterministic: bool = False, allow_omniscient: boo
 
 # --- the statistics
 
-_POINTS, _RELATIVE, _GAIN, _TENS, _FOOL, _TRICKS = range(6)
+_POINTS, RELATIVE, GAIN, _TENS, _FOOL, _TRICKS = range(6)
 
 
 def joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
-    """The results of batches in a row, by name."""
+    """The results of batches in their order, as one."""
     return {name: np.concatenate([batch.results[name] for batch in batches]) for name in batches[0].results}
-
-
-def relative_points(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
-    """The mean of the candidate's points minus the other seats' mean, from a `MatchJob` of rounds: float64 (deals,)."""
-    own, others = counts["own"], counts["others"]
-    # Whole numbers up to one division, so that equal play comes out as exactly equal.
-    return ((num_players - 1) * own - others) / (num_players * (num_players - 1))
 
 
 def win_shares(counts: dict[str, np.ndarray]) -> np.ndarray:
@@ -304,12 +297,20 @@ def win_shares(counts: dict[str, np.ndarray]) -> np.ndarray:
     return ((counts["better"] == 0) / counts["equal"]).mean(axis=1)
 
 
-def _round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
-    """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control."""
-    means = np.empty((len(counts["own"]), 6))
-    means[:, _POINTS] = counts["own"] / num_players
-    means[:, _RELATIVE] = relative_points(counts, num_players)
-    means[:, _GAIN] = (counts["own"] - counts["control"]) / num_players if "control" in counts else np.nan
+def round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
+    """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control.
+
+    Columns RELATIVE and GAIN are relative points and gain.
+
+    Args:
+        counts: the results of a `MatchJob` of rounds.
+    """
+    own, others = counts["own"], counts["others"]
+    means = np.empty((len(own), 6))
+    # Whole numbers up to one division, so that equal play comes out as exactly equal.
+    means[:, _POINTS] = own / num_players
+    means[:, RELATIVE] = ((num_players - 1) * own - others) / (num_players * (num_players - 1))
+    means[:, GAIN] = (own - counts["control"]) / num_players if "control" in counts else np.nan
     for column, name in ((_TENS, "tens"), (_FOOL, "fool"), (_TRICKS, "tricks")):
         means[:, column] = counts[name] / num_players
     return means
@@ -321,16 +322,16 @@ def _is_precise(precision: float, num_players: int) -> Callable[[Sequence[Batch]
     def enough(batches: Sequence[Batch]) -> bool:
         if sum(batch.count for batch in batches) < MIN_DEALS:
             return False
-        means = _round_means(joined(batches), num_players)
-        return all(half_width(means[:, k]) <= precision for k in (_RELATIVE, _GAIN) if not np.isnan(means[0, k]))
+        means = round_means(joined(batches), num_players)
+        return all(half_width(means[:, k]) <= precision for k in (RELATIVE, GAIN) if not np.isnan(means[0, k]))
 
     return enough
 
 
 def _summary(match: Match, rounds: np.ndarray, games: dict[str, np.ndarray] | None) -> Evaluation:
     points, points_ci = mean_interval(rounds[:, _POINTS])
-    relative, relative_ci = mean_interval(rounds[:, _RELATIVE])
-    gain, gain_ci = (None, None) if np.isnan(rounds[0, _GAIN]) else mean_interval(rounds[:, _GAIN])
+    relative, relative_ci = mean_interval(rounds[:, RELATIVE])
+    gain, gain_ci = (None, None) if np.isnan(rounds[0, GAIN]) else mean_interval(rounds[:, GAIN])
     wins, wins_ci, placement = None, None, None
     if games is not None:
         better, equal = games["better"], games["equal"]

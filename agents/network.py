@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import torch as th
 from torch import nn
 
 from fool_env.cards import NUM_ACTIONS
-from fool_env.observation import OBSERVATION_SIZE
+from fool_env.observation import OBSERVATION, OBSERVATION_SIZE
 
 from .facts import FACTS, card_facts
 
@@ -100,6 +101,20 @@ def start_with_card_values(trunk: CardTrunk, action_net: nn.Linear) -> None:
     if trunk.scorer is not None:
         nn.init.zeros_(trunk.scorer.out.weight)
     action_net.weight[:, -NUM_ACTIONS:] = th.eye(NUM_ACTIONS)
+
+
+@th.no_grad()
+def start_without_totals(trunk: nn.Module) -> None:
+    """Let what is 0 in single rounds, totals and that they matter, begin without effect on a trunk.
+
+    Single rounds never move these weights. So whoever has learnt on them plays whole games alike from the first.
+    """
+    kept = np.ones(1, OBSERVATION)
+    for name in ("score", "tens", "totals_matter"):
+        kept[name] = 0
+    for layer in trunk.modules():
+        if isinstance(layer, nn.Linear) and layer.in_features == OBSERVATION_SIZE:
+            layer.weight *= th.from_numpy(kept.view(np.float32)).to(layer.weight.device)
 
 
 class PolicyNetwork(nn.Module):

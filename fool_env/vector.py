@@ -241,6 +241,23 @@ class FoolVectorEnv:
         _hide_others(views)
         return views
 
+    def views_of(self, tables: np.ndarray) -> np.ndarray:
+        """The same of some tables only, at their price.
+
+        Args:
+            tables: int64 of shape (k,), numbers of tables.
+
+        Returns:
+            GAME of shape (k,), a copy.
+
+        Raises:
+            IndexError: there is no such table.
+        """
+        words = self._games.view(np.uint64).reshape(self.num_tables, -1)  # see copy_games
+        views: np.ndarray = words[tables].view(GAME)[:, 0]
+        _hide_others(views)
+        return views
+
     @property
     def games(self) -> np.ndarray:
         """Every table's full record, all hands shown: GAME of shape (T,), a copy."""

@@ -13,7 +13,7 @@ settings.load_profile("reproducible")
 
 if importlib.util.find_spec("fool_env.agents") is None:
     # A checkout's fool_env/ shadows an installed wheel and lacks agents/ and train/, which lie beside it.
-    pytest.exit("fool_env.agents is not to be found: install the checkout with `pip install -e '.[train,dev]'`", 2)
+    pytest.exit("there is no fool_env.agents: install the checkout with `pip install -e '.[train,studies,dev]'`", 2)
 
 
 @pytest.fixture

@@ -116,8 +116,9 @@ def test_a_run_leaves_all_that_it_promises(finished):
     ladder = json.loads((finished / "ladder.json").read_text())
     assert [entry["steps"] for entry in ladder["history"]] == [4000, 8000]
     assert [result["opponent"] for result in ladder["results"]] == ["highest", "random+lowest"]
-    assert (ladder["players"], ladder["deals"], ladder["games"], ladder["sampling"]) == (4, 10, 2, True)
-    assert Rules.from_dict(ladder["rules"]) == Rules.official(4)
+    assert [result["players"] for result in ladder["results"]] == [4, 4]
+    assert (ladder["deals"], ladder["games"], ladder["sampling"]) == (10, 2, True)
+    assert [Rules.from_dict(rules) for rules in ladder["rules"]] == [Rules.official(4)]
     checkpoints = sorted(path.stem for path in (finished / "checkpoints").iterdir())
     assert [int(name) for name in checkpoints] == [0, 2000, 4000, 6000, 8000, 10000]
     assert load_config(finished / "config.yaml").total_steps == 10000
@@ -247,7 +248,7 @@ def test_the_agent_is_the_network_that_was_trained(finished):
 
     views = some_views(count=1000)
     agent = load_agent(finished / "final.zip")
-    assert agent.rules == Rules.official(4)
+    assert agent.rules == (Rules.official(4),)
     logits = agent._logits(views)[: len(views)]
     np.save(finished.parent / "views.npy", views.view(np.uint8))
     script = (
@@ -310,16 +311,23 @@ def test_sampling_follows_the_network(finished):
     np.testing.assert_allclose(np.bincount(actions, minlength=83) / len(views), probabilities, atol=0.01)
 
 
-def test_a_network_trained_on_rounds_is_shown_no_totals(finished):
+def test_a_network_is_shown_the_episodes_that_it_was_trained_on(finished):
+    """One of rounds no totals; one of games no round that is not of a game."""
     agent = load_agent(finished / "final.zip")
+    th.nn.init.normal_(agent.network.trunk.layers[0].weight)  # totals too
     views = some_views()
-    later = views.copy()
+    first, later = views.copy(), views.copy()
+    first["one_round"] = later["one_round"] = 0
     later["scores"][:, :4] = -33
     later["tens"][:, 1] = 3
-    later["one_round"] = 0
-    np.testing.assert_array_equal(agent._logits(later), agent._logits(views))
+    as_round, shown = agent._logits(views), later.tobytes()
+    np.testing.assert_array_equal(agent._logits(first), as_round)
+    np.testing.assert_array_equal(agent._logits(later), as_round)
     agent.episode = "game"
-    assert (agent._logits(later) != agent._logits(views)).any()
+    np.testing.assert_array_equal(agent._logits(views), agent._logits(first))
+    assert (agent._logits(views) != as_round).any()
+    assert (agent._logits(later) != agent._logits(first)).any()
+    assert later.tobytes() == shown
 
 
 def test_a_table_of_other_rules_is_refused_and_both_are_named(finished):
@@ -403,8 +411,12 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     for text in (b"{", b"[]", b"{}", b'{"format": 1}'):
         altered(finished / "final.zip", path, fool_json=text)
         refused("does not say what it should")
-    described(finished / "final.zip", path, rules={"num_players": 4})
+    described(finished / "final.zip", path, rules=[{"num_players": 4}])
     refused("rules lack")
+    official = Rules.official(4).to_dict()
+    for rules in ([], official, [official, official]):
+        described(finished / "final.zip", path, rules=rules)
+        refused("does not say what it should")
     described(finished / "final.zip", path, episode="night")
     refused("night")
     described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})

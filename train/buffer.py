@@ -1,8 +1,8 @@
 """SeatRollout: the decisions of many seats at many tables, credited seat by seat.
 
-A *decision* is a play with more than one legal action. Forced plays are carried out without asking the network: no
-policy gradient can come of them, and in FOOL about a sixth of all plays are forced. A seat's transition runs from one
-of its decisions to its next, whoever plays in between, with all reward that it is paid meanwhile.
+A *decision* is a play of the network's with more than one legal action. Forced plays are carried out without asking
+it: no policy gradient can come of them, and in FOOL about a sixth of all plays are forced. A seat's transition runs
+from one of its decisions to its next, whoever plays in between, with all reward that it is paid meanwhile.
 
 A decision whose successor has not been seen when the rollout ends stays *open*: it is carried over with the reward
 paid since, and trained after the next rollout, against the probability with which it was taken. So every decision is
@@ -23,17 +23,25 @@ from fool_env.rules import MAX_PLAYERS
 from fool_env.train.vec_env import NativeTables
 
 NO_ROW = -1
+UNDECIDED = -1
 _PIECE = 512
 
 
 @kernel
 def find_decisions(
-    masks: np.ndarray, first_row: int, actions: np.ndarray, rows: np.ndarray, tables: np.ndarray, legal: np.ndarray
+    masks: np.ndarray,
+    opponents: np.ndarray,
+    first_row: int,
+    actions: np.ndarray,
+    rows: np.ndarray,
+    tables: np.ndarray,
+    legal: np.ndarray,
 ) -> int:
-    """Give each table that faces a decision the next row, and play the forced ones.
+    """Give each table at which the network faces a decision the next row, and play the forced ones.
 
-    Fills `actions` of the forced tables, `rows` (each table's row, -1 where forced), and of each new row `tables` (its
-    table) and `legal` (its number of legal actions).
+    Fills `actions` of the forced tables, and UNDECIDED where an opponent (uint8[tables] `opponents`) has a choice;
+    `rows` (each table's row, NO_ROW in both cases); and of each new row `tables` (its table) and `legal` (its number
+    of legal actions).
     Returns the number of decisions, or -1 - table for a table without any legal action.
     """
     count = 0
@@ -47,6 +55,9 @@ def find_decisions(
             for action in range(masks.shape[1]):
                 if masks[table, action]:
                     actions[table] = action
+            rows[table] = NO_ROW
+        elif opponents[table]:
+            actions[table] = UNDECIDED
             rows[table] = NO_ROW
         else:
             rows[table] = first_row + count
@@ -238,6 +249,7 @@ class SeatRollout:
         self.players = np.zeros((self.steps, self.tables), np.int64)
         self.rewards = np.zeros((self.steps, self.tables, self.seats), np.float32)
         self.dones = np.zeros((self.steps, self.tables), np.bool_)
+        self.opponents = np.zeros((self.steps, self.tables), np.uint8)  # 1: the play was none of the network's
         self.open_rows = np.full((self.tables, self.seats), NO_ROW, np.int64)
         self.open_rewards = np.zeros((self.tables, self.seats), np.float64)
 
@@ -263,8 +275,13 @@ class SeatRollout:
         self.open_rewards[:] = 0.0
         self.begin()
 
-    def add_decisions(self, tables: NativeTables, actions: np.ndarray) -> slice:
-        """Find the decisions that the tables face before a step; int64[tables] `actions` receives the forced plays.
+    def add_decisions(self, tables: NativeTables, actions: np.ndarray, opponents: np.ndarray | None = None) -> slice:
+        """Find the decisions that the tables face before a step.
+
+        Args:
+            tables: the tables.
+            actions: int64[tables], receives the forced plays, and UNDECIDED where an opponent has a choice.
+            opponents: bool[tables], where somebody else than the network is to act; None for nowhere.
 
         Returns:
             A row for each, for `take_in` and then for what is decided.
@@ -273,7 +290,9 @@ class SeatRollout:
             ValueError: a table has no legal action.
         """
         first, step_rows, legal = self.size, self.rows[self._step], self.legal[self.size : self.size + self.tables]
-        count = find_decisions(tables.masks, first, actions, step_rows, self._tables, legal)
+        step_opponents = self.opponents[self._step]
+        step_opponents[:] = 0 if opponents is None else opponents
+        count = find_decisions(tables.masks, step_opponents, first, actions, step_rows, self._tables, legal)
         if count < 0:
             raise ValueError(
                 f"table {-1 - count} has no legal action: its action mask is all zero, "

@@ -26,6 +26,7 @@ from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
 from fool_env.train.provenance import hardware, source_commit
+from fool_env.train.stages import stage_at
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
@@ -67,8 +68,8 @@ class Learner(Protocol):
     def save(self, path: io.BytesIO) -> None:
         """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
 
-    def set_parameters(self, load_path_or_dict: str, exact_match: bool = ..., device: th.device = ...) -> None:
-        """Read the tensors from such a zip."""
+    def load_tensors(self, path: Path) -> None:
+        """Read the tensors from such a zip, with `weights_only=True`; nothing is unpickled."""
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What it needs to go on exactly, besides those tensors."""
@@ -111,8 +112,7 @@ def load_checkpoint(path: Path, model: Learner) -> float:
     except KeyError:
         raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
     seconds = float(arrays.pop("seconds"))
-    # Tensors with weights_only=True; nothing is unpickled.
-    model.set_parameters(str(path), exact_match=True, device=model.device)
+    model.load_tensors(path)
     model.load_run_state(arrays)
     return seconds
 
@@ -150,9 +150,10 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": config.table.make_rules().to_dict(),
-        "episode": config.table.episode,
-        "reward": config.table.reward,
+        "rules": [rules.to_dict() for rules in config.table.make_rules()],
+        "method": config.method,
+        "choice": config.choice,
+        **stage_at(config, steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,

@@ -27,34 +27,44 @@ class TableConfig:
     """The tables that the network plays at.
 
     Attributes:
-        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise.
+        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise. Several numbers
+            are taken in turn by the tables, and one network learns to play at all of them.
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
+        rounds_first: plays, over all tables, for which single rounds are played for relative points, before whole games
+            are played for `reward`: from the next iteration on. Games take twelve times as long to show an outcome.
         num_tables: tables that are played side by side.
     """
 
-    num_players: int = 6
+    num_players: int | list[int] = 6
     rules: dict[str, Any] | None = None
     episode: Literal["round", "game"] = "round"
     reward: Literal["points", "relative", "win"] = "relative"
+    rounds_first: int = 0
     num_tables: int = 1024
 
-    def make_rules(self) -> Rules:
-        """The rules of the tables.
+    def make_rules(self) -> list[Rules]:
+        """The rules of the tables, for each number of players one.
 
         Raises:
-            RulesError: they are none, or `rules` and `num_players` disagree.
+            RulesError: they are none, a number comes twice, or `rules` and `num_players` disagree.
         """
+        numbers = self.num_players if isinstance(self.num_players, list) else [self.num_players]
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise RulesError(f"table.num_players: {numbers} are not one or more different numbers")
+        return [self._rules_for(number) for number in numbers]
+
+    def _rules_for(self, num_players: int) -> Rules:
         if self.rules is None:
-            return Rules.official(self.num_players)
-        if self.rules.get("num_players", self.num_players) != self.num_players:
+            return Rules.official(num_players)
+        if self.rules.get("num_players", num_players) != num_players:
             raise RulesError(
                 f"table.num_players is {self.num_players}, table.rules.num_players {self.rules['num_players']}: "
                 "they disagree"
             )
-        official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
-        return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
+        official = Rules.official(num_players).to_dict() if 4 <= num_players <= 8 else {}
+        return Rules.from_dict({**official, "num_players": num_players, **self.rules})
 
 
 @dataclass
@@ -91,7 +101,8 @@ class PPOConfig:
         gae_lambda: how far advantages trust returns (1) over values (0).
         value_weight: weight of the value's squared error.
         max_grad_norm: gradients longer than this are shortened to it.
-        reward_scale: multiplies rewards, so that values are of the order of 1.
+        reward_scale: multiplies rewards, so that values are of the order of 1; null for 0.05 of points and relative
+            points, and 2 of wins.
     """
 
     steps: int = 64
@@ -108,7 +119,26 @@ class PPOConfig:
     gae_lambda: float = 0.95
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    reward_scale: float = 0.05
+    reward_scale: float | None = None
+
+
+@dataclass
+class PoolConfig:
+    """Opponents at some of the tables: the network as it was before, and other agents; see `fool_env.train.pool`.
+
+    Attributes:
+        share: of the tables at which one seat learns and the others are opponents'; 0 for self-play alone.
+        every: plays between snapshots of the network, 0 for none.
+        size: snapshots that are kept, at most.
+        sampling: how opponents are drawn: "uniform" (all alike) or "hard" (the harder ones more often).
+        members: further opponents, `make_agent` strings.
+    """
+
+    share: float = 0.0
+    every: int = 2_000_000
+    size: int = 8
+    sampling: Literal["uniform", "hard"] = "uniform"
+    members: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -119,6 +149,7 @@ class EvaluationConfig:
         opponents: `make_agent` strings; "a+b" is a table of several.
         every: plays between evaluations on the way, 0 for none.
         deals: deals for each evaluation on the way.
+        games: full games for each evaluation on the way, 0 for none.
         final_deals: deals for the report at the end.
         final_games: full games for the report at the end, 0 for none.
     """
@@ -126,6 +157,7 @@ class EvaluationConfig:
     opponents: list[str] = field(default_factory=lambda: ["random", "highest", "cautious"])
     every: int = 2_000_000
     deals: int = 200
+    games: int = 0
     final_deals: int = 2000
     final_games: int = 200
 
@@ -158,6 +190,10 @@ class RunConfig(ABC):
     script: ClassVar[str]
     """The same as a file of the checkout."""
     description: ClassVar[str]
+    method: ClassVar[str]
+    """What a checkpoint calls it."""
+    choice: ClassVar[str]
+    """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
     name: str = "run"
     runs: str = "runs"
@@ -182,6 +218,11 @@ class RunConfig(ABC):
     def steps_per_iteration(self) -> int:
         """Plays in one rollout, over all tables."""
 
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits the reward."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """All values by name, nested as in YAML."""
         return asdict(self)
@@ -203,13 +244,22 @@ class RunConfig(ABC):
         for key, value in _leaves(self).items():
             if isinstance(value, (int, float)) and value < _LOWEST.get(key, 1 if isinstance(value, int) else 0):
                 raise ValueError(f"{key}: {value} is too small")
-        self.table.make_rules()
+        if len(self.table.make_rules()) > self.table.num_tables:
+            raise ValueError(f"table.num_tables: {self.table.num_tables} are fewer than the numbers of players")
         if self.table.reward == "win" and self.table.episode == "round":
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
+        self._check_rounds_first()
         if not self.network.hidden or min(self.network.hidden) < 1:
             raise ValueError(f"network.hidden: {self.network.hidden} is not one or more widths")
         if Path(self.name).name != self.name or self.name in ("", ".", ".."):
             raise ValueError(f"name: {self.name!r} is no folder's name")
+
+    def _check_rounds_first(self) -> None:
+        first = self.table.rounds_first
+        if first and self.table.episode == "round":
+            raise ValueError("table.rounds_first: is of use before whole games, so it needs table.episode: game")
+        if first and -(-first // self.steps_per_iteration) * self.steps_per_iteration >= self.total_steps:
+            raise ValueError(f"table.rounds_first: {first:,} of {self.total_steps:,} plays leave none for games")
 
 
 @dataclass
@@ -217,19 +267,31 @@ class TrainConfig(RunConfig):
     """A run of self-play PPO.
 
     Attributes:
+        init: a checkpoint whose policy the run starts from, and whose values if it has learnt for the same; null for a
+            new network.
         ppo: how the network learns.
+        pool: whom it meets besides itself.
     """
 
     program = "fool-train"
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
+    method = "ppo"
+    choice = "sample"
 
+    init: str | None = None
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
 
     @property
     def steps_per_iteration(self) -> int:
         """Plays in one rollout, over all tables."""
         return self.table.num_tables * self.ppo.steps
+
+    @property
+    def reward_scale(self) -> float | None:
+        """What rewards are multiplied by, None for what suits the reward."""
+        return self.ppo.reward_scale
 
     def check(self) -> None:
         """Refuse what cannot be trained.
@@ -243,12 +305,25 @@ class TrainConfig(RunConfig):
         for name in ("gamma", "gae_lambda", "clip_range"):
             if not 0 < getattr(self.ppo, name) <= 1:
                 raise ValueError(f"ppo.{name}: {getattr(self.ppo, name)} is not within 0 (excluded) to 1")
+        if self.pool.share > 1:
+            raise ValueError(f"pool.share: {self.pool.share} is not within 0 to 1")
+        if self.pool.share > 0 and round(self.pool.share * self.table.num_tables) == 0:
+            raise ValueError(f"pool.share: {self.pool.share} of {self.table.num_tables} tables is none")
+        if self.pool.share > 0 and self.pool.every == 0 and not self.pool.members:
+            raise ValueError("pool.share: there are neither snapshots (pool.every) nor pool.members to play against")
 
 
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {
+    "seed": 0,
+    "table.rounds_first": 0,
+    "pool.every": 0,
+    "evaluation.every": 0,
+    "evaluation.games": 0,
+    "evaluation.final_games": 0,
+}
 
 
 class ConfigError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch as th
 
 from fool_env.train.buffer import Decisions
@@ -25,6 +26,16 @@ class Targets(NamedTuple):
     def at(self, rows: th.Tensor) -> Targets:
         """A copy of some rows."""
         return Targets(*(target.index_select(0, rows) for target in self))
+
+
+def standardised(advantages: th.Tensor, groups: th.Tensor) -> th.Tensor:
+    """Advantages with mean 0 and deviation 1 in each group, so that no group of another scale outweighs the rest."""
+    standard = th.zeros_like(advantages)
+    for group in np.unique(groups.numpy()):
+        members = groups == group
+        deviation, mean = th.std_mean(advantages[members], correction=0)
+        standard[members] = (advantages[members] - mean) / (deviation + 1e-8)
+    return standard
 
 
 def ppo_losses(

@@ -18,7 +18,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import nn
 
-from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
+from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values, start_without_totals
 from fool_env.cards import NUM_ACTIONS
 from fool_env.rules import MAX_PLAYERS
 
@@ -83,6 +83,8 @@ class SelfPlayPolicy(MaskableActorCriticPolicy):
         trunk = getattr(self.features_extractor, "layers", None)
         if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
             start_with_card_values(trunk, cast(nn.Linear, self.action_net))
+        if trunk is not None:
+            start_without_totals(trunk)
         if self.critic == "full":
             self.value_net = FullCritic(self.mlp_extractor.latent_dim_vf)  # type: ignore[assignment]
             self.optimizer = self.optimizer_class(

@@ -9,6 +9,7 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -19,10 +20,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stable_baselines3.common.utils import LinearSchedule
 
+from fool_env.agents.neural import read_description
 from fool_env.train import run
 from fool_env.train.config import TrainConfig
+from fool_env.train.ladder import agent_of
 from fool_env.train.networks import SelfPlayPolicy, Trunk
+from fool_env.train.pool import Pool, make_member
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO
+from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 
@@ -33,15 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(config: TrainConfig, checkpoint: Path | None) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code."""
-    return run.train(config, make_model(config), checkpoint, COLUMNS, progress_line)
+    model = make_model(config, 0 if checkpoint is None else read_description(checkpoint)["steps"])
+
+    def begin() -> str:
+        return "" if config.init is None else start_from(config, model)
+
+    def between() -> str:
+        return change_stage(config, model)
+
+    return run.train(config, model, checkpoint, COLUMNS, progress_line, begin, between)
 
 
-def make_model(config: TrainConfig) -> SelfPlayPPO:
-    """A learner at its tables, as the config has them."""
-    ppo = config.ppo
-    return SelfPlayPPO(
+def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
+    """An untrained learner, at the tables that the config has after so many plays."""
+    ppo, stage = config.ppo, stage_at(config, steps)
+    tables = make_tables(config, stage)
+    model = SelfPlayPPO(
         SelfPlayPolicy,
-        SelfPlayVecEnv(run.make_tables(config)),
+        SelfPlayVecEnv(tables),
         learning_rate=LinearSchedule(ppo.learning_rate, ppo.final_learning_rate, 1.0),
         n_steps=ppo.steps,
         batch_size=ppo.minibatch,
@@ -54,7 +68,7 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         max_grad_norm=ppo.max_grad_norm,
         average_kl=ppo.average_kl,
         average_decay=ppo.average_decay,
-        reward_scale=ppo.reward_scale,
+        reward_scale=stage.reward_scale,
         precision=config.precision,
         shards=config.shards,
         threads=config.threads,
@@ -68,6 +82,11 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         seed=config.seed,
         device=config.device,
     )
+    if config.pool.share > 0:
+        members = [make_member(member) for member in config.pool.members]
+        freeze = functools.partial(agent_of, model, config, "snapshot")
+        model.pool = Pool(tables, config.pool, config.seed, members, freeze)
+    return model
 
 
 def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> str:

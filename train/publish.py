@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def learnt_rules(agent: NeuralAgent) -> list[Rules]:
     """The rules of every table that a network was trained at."""
-    return [agent.rules]
+    return list(agent.rules)
 
 
 # --- the file

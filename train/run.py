@@ -16,16 +16,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, TypeVar
 
-import numpy as np
 import torch as th
 from rich.console import Console
 from stable_baselines3.common.logger import Logger
 
-from fool_env import FoolVectorEnv
-from fool_env.agents.agent import AgentError
-from fool_env.agents.arena import TRAINING, make_opponents
-from fool_env.agents.neural import CheckpointError
-from fool_env.rng import derive
+from fool_env import Rules
+from fool_env.agents.agent import AgentError, AnyAgent
+from fool_env.agents.arena import make_opponents
+from fool_env.agents.neural import CheckpointError, read_description
 from fool_env.train.checkpoint import (
     Learner,
     checkpoint_name,
@@ -34,9 +32,19 @@ from fool_env.train.checkpoint import (
     save_checkpoint,
     write_whole,
 )
-from fool_env.train.config import Config, ConfigError, RunConfig, load_run_config, parse_run_config, save_config
-from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.config import (
+    Config,
+    ConfigError,
+    RunConfig,
+    TrainConfig,
+    load_run_config,
+    parse_run_config,
+    save_config,
+)
+from fool_env.train.ladder import Ladder, in_lines
+from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
+from fool_env.train.stages import read_init, stage_at
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -65,11 +73,14 @@ def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path
 
     Raises:
         ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_run_config`.
+        CheckpointError: the run is to start from a checkpoint that does not fit.
     """
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(kind, arguments)
     config = parse_run_config(kind, arguments)
     check_opponents(config)
+    if isinstance(config, TrainConfig) and config.init is not None:
+        read_init(config)
     if config.folder.exists():
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
@@ -85,23 +96,37 @@ def check_opponents(config: RunConfig) -> None:
     Raises:
         ConfigError: the message names the opponent.
     """
-    rules = config.table.make_rules()
     for opponent in config.evaluation.opponents:
-        try:
-            agents = make_opponents(opponent)
-        except (AgentError, OSError, ValueError) as error:
-            raise ConfigError(f"evaluation.opponents: {error}") from None
-        for agent in agents:
-            learnt = getattr(agent, "rules", rules)
-            if learnt != rules:
-                raise ConfigError(f"evaluation.opponents: {agent.name} was trained for {learnt}, not for {rules}")
+        check_agents("evaluation.opponents", make_opponents, opponent, config)
+    for member in config.pool.members if isinstance(config, TrainConfig) else ():
+        check_agents("pool.members", lambda name: [make_member(name)], member, config)
+
+
+def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str, config: RunConfig) -> None:
+    """Refuse what a key of the config names, if no agents come of it that can sit at the tables of the run.
+
+    Raises:
+        ConfigError: the message names the key and the agent.
+    """
+    tables = config.table.make_rules()
+    try:
+        agents = make(name)
+    except (AgentError, OSError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+    for agent in agents:
+        learnt: Sequence[Rules] = getattr(agent, "rules", tables)
+        for rules in tables:
+            if rules not in learnt:
+                known = [table for table in learnt if table.num_players == rules.num_players] or learnt
+                raise ConfigError(f"{key}: {agent.name} was trained for {', '.join(map(str, known))}, not for {rules}")
 
 
 def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
     """An interrupted run's config and last checkpoint.
 
     Raises:
-        ConfigError: there is no such run, or other options were given.
+        ConfigError: there is no such run, it is of another method, or other options were given.
+        CheckpointError: its last checkpoint is none.
     """
     options = [part for argument in arguments for part in argument.split("=", 1)]
     if len(options) != 2 or options[0] != "--resume":
@@ -112,17 +137,13 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     checkpoint = latest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
+    method = read_description(checkpoint)["method"]
+    if method != kind.method:
+        raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
     return config, checkpoint
-
-
-def make_tables(config: RunConfig) -> FoolVectorEnv:
-    """The tables of a run, with deals that no evaluation deals."""
-    table = config.table
-    seed = int(derive(np.uint64(config.seed), TRAINING))
-    return FoolVectorEnv(table.num_tables, table.make_rules(), table.episode, table.reward, seed=seed)
 
 
 def train(
@@ -131,6 +152,8 @@ def train(
     checkpoint: Path | None,
     columns: Sequence[str],
     progress_line: Callable[[Config, Model, float], str],
+    begin: Callable[[], str] = str,
+    between: Callable[[], str] = str,
 ) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code.
 
@@ -140,9 +163,12 @@ def train(
         checkpoint: where to go on.
         columns: all that an iteration logs, for progress.csv.
         progress_line: the line of progress from config, model and the seconds that the run has taken.
+        begin: what is done before a new run's first iteration.
+        between: what is done after each iteration; both return what there is to say.
     """
     folder = config.folder
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
+    origin = begin() if checkpoint is None else ""
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
     rows = ProgressCsv(folder / "progress.csv", columns, model.num_timesteps)
     logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
@@ -165,17 +191,20 @@ def train(
                 raise KeyboardInterrupt
 
         try:
-            for line in banner(config, model, checkpoint):
+            for line in filter(None, [*banner(config, model, checkpoint), origin]):
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
-            standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
+            standing = in_lines(ladder.history[-1]["results"]) if ladder.history else []
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
+                if change := between():
+                    reporter.say(change)
                 if is_due(config.evaluation.every, config, model.num_timesteps):
-                    standing = in_one_line(ladder.climb(model, reporter.show))
-                    reporter.say(f"{line} | {standing}")
-                reporter.show(f"{line} | {standing}")
+                    standing = in_lines(ladder.climb(model, reporter.show))
+                    for part in beside(line, standing):
+                        reporter.say(part)
+                reporter.show(" | ".join([line, *standing]))
                 model.dump_logs(iteration)
                 if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
                     save()
@@ -184,9 +213,10 @@ def train(
             final = folder / "final.zip"
             write_whole(final, save().read_bytes())
             reporter.say(
-                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
+                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own, games):"
             )
-            reporter.say(in_one_line(ladder.report(model, str(final), show)))
+            for part in in_lines(ladder.report(model, str(final), show)):
+                reporter.say(part)
         except KeyboardInterrupt:
             reporter.say(f"Interrupted. Go on from the last checkpoint with: python {config.script} --resume {folder}")
             return EXIT_INTERRUPTED
@@ -215,6 +245,11 @@ class Interrupt:
         self.requested = True
 
 
+def beside(line: str, standing: Sequence[str]) -> list[str]:
+    """The line of progress and what follows it: in the same line if that is one."""
+    return [f"{line} | {standing[0]}"] if len(standing) == 1 else [line, *standing]
+
+
 def is_due(every: int, config: RunConfig, steps: int) -> bool:
     """Whether something that happens every so many plays happens after the iteration that ends at `steps`."""
     return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
@@ -222,14 +257,13 @@ def is_due(every: int, config: RunConfig, steps: int) -> bool:
 
 def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
-    table = config.table
-    rules = table.make_rules()
+    table, stage = config.table, stage_at(config, model.num_timesteps)
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
     steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
-        f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
-        f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
+        f"{config.folder}: {_at_tables(table.make_rules())}, {stage}, seed {config.seed}",
+        *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
         f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
         f"{iterations:,} iterations = {iterations * steps:,} steps",
         f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
@@ -237,6 +271,14 @@ def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[s
         f"{model.compute.threads} threads; torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
+
+
+def _at_tables(tables: Sequence[Rules]) -> str:
+    if len(tables) > 1:
+        return f"{', '.join(str(rules.num_players) for rules in tables)} players"
+    (rules,) = tables
+    fools = f"{rules.num_fools} Fool{'s' * (rules.num_fools > 1)}"
+    return f"{rules.num_players} players, {rules.num_cards} cards, {fools}"
 
 
 def progress(config: RunConfig, model: Learner, seconds: float) -> str:

@@ -13,6 +13,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,12 +25,15 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
+from fool_env.observation import first_float
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
-from fool_env.train.losses import LOSSES, Targets, ppo_losses
+from fool_env.train.losses import LOSSES, Targets, ppo_losses, standardised
 from fool_env.train.policy import masked_softmax, sample
+from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
@@ -40,10 +44,12 @@ COLUMNS = (
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/average_kl", "train/relative_entropy"),
     *("train/approx_kl", "train/clip_fraction", "train/explained_variance"),
     *("train/learning_rate", "train/entropy_coefficient", "train/clip_range", "train/updates"),
+    *("pool/members", "pool/learner_relative"),
 )
-"""What an iteration logs."""
+"""What an iteration logs; the last two only where there is a pool."""
 
 _PIECE = 2048
+_NUM_PLAYERS = first_float("num_players")
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -119,6 +125,7 @@ class SelfPlayPPO(MaskablePPO):
         self.shards = shards
         self.threads = threads
         self.iteration = 0
+        self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
 
@@ -130,9 +137,7 @@ class SelfPlayPPO(MaskablePPO):
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
         self._parameters = list(self.policy.parameters())
-        self.average = (
-            AveragePolicy(self.policy_network().to(self.device), self.average_decay) if self.average_kl else None
-        )
+        self.start_average()
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -141,7 +146,7 @@ class SelfPlayPPO(MaskablePPO):
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
             "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
-            *("compute", "generator", "_parameters", "average"),
+            *("compute", "generator", "_parameters", "average", "pool"),
         ]
 
     @property
@@ -150,6 +155,20 @@ class SelfPlayPPO(MaskablePPO):
         if not isinstance(self.env, SelfPlayVecEnv):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
+
+    def start_average(self) -> None:
+        """Let the average policy, if it plays a part, begin as the policy is."""
+        network = self.policy_network().to(self.device)
+        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
+
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
+        if self.pool is not None:
+            self.pool.change_tables(tables)
 
     def policy_network(self) -> PolicyNetwork:
         """A copy of the policy as it is now, without the critic, on the CPU."""
@@ -174,6 +193,10 @@ class SelfPlayPPO(MaskablePPO):
             values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
 
+    def load_tensors(self, path: Path) -> None:
+        """Read policy and optimizer from a checkpoint: tensors with `weights_only=True`, nothing is unpickled."""
+        self.set_parameters(str(path), exact_match=True, device=self.device)
+
     def run_state(self) -> dict[str, np.ndarray]:
         """What a run needs between two iterations to go on exactly, besides policy and optimizer."""
         return {
@@ -184,6 +207,7 @@ class SelfPlayPPO(MaskablePPO):
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
             **{f"average/{name}": array for name, array in (self.average.state_dict() if self.average else {}).items()},
+            **({} if self.pool is None else {f"pool/{name}": array for name, array in self.pool.state_dict().items()}),
         }
 
     def load_run_state(self, state: dict[str, np.ndarray]) -> None:
@@ -200,6 +224,8 @@ class SelfPlayPPO(MaskablePPO):
         self.rollout_buffer.load_state_dict(part("open/"))
         if self.average is not None:
             self.average.load_state_dict(part("average/"))
+        if self.pool is not None:
+            self.pool.load_state_dict(part("pool/"))
 
     def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
@@ -246,6 +272,8 @@ class SelfPlayPPO(MaskablePPO):
             if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
                 break
             self.train()
+            if self.pool is not None:
+                self.pool.end_iteration(self.num_timesteps, self.logger)
             self.iteration += 1
             seconds = time.perf_counter() - start
             self.logger.record("time/fps", (self.num_timesteps - steps_before) / seconds)
@@ -267,17 +295,21 @@ class SelfPlayPPO(MaskablePPO):
         use_masking: bool = True,
     ) -> bool:
         """Play `n_rollout_steps` at every table into the buffer; False if the callback ended the training."""
-        buffer, tables = rollout_buffer, self.tables
+        buffer, tables, pool = rollout_buffer, self.tables, self.pool
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
         uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
         for step in range(n_rollout_steps):
-            rows = buffer.add_decisions(tables, actions)
+            rows = buffer.add_decisions(tables, actions, None if pool is None else pool.to_act())
             self._decide(rows, uniforms[step])
             buffer.place_actions(rows, actions)
+            if pool is not None:
+                pool.play(actions, self.compute)
             tables.step(actions)
             buffer.add_outcome(tables, self.reward_scale)
+            if pool is not None:
+                pool.add_outcome()
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
             if not callback.on_step():
@@ -324,14 +356,15 @@ class SelfPlayPPO(MaskablePPO):
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
-        """What the update needs of every row; advantages have mean 0 and deviation 1 over the rollout's rows."""
+        """What the update needs of every row; advantages are standardised over rows of as many players."""
         buffer = self.rollout_buffer
         used = slice(0, buffer.size)
         advantages = th.from_numpy(buffer.advantages[used])
         values = buffer.decisions.values[used].cpu()
-        deviation, mean = th.std_mean(advantages[rows], correction=0)
+        standard, players = th.zeros_like(advantages), buffer.decisions.observations[used, _NUM_PLAYERS].cpu()
+        standard[rows] = standardised(advantages[rows], players[rows])
         targets = Targets(
-            (advantages - mean) / (deviation + 1e-8),
+            standard,
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
             self._average_log_probs(used),
@@ -382,7 +415,7 @@ class SelfPlayPPO(MaskablePPO):
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
         self.logger.record("rollout/episodes", int(buffer.dones.sum()))
-        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows == NO_ROW)))
+        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows[buffer.opponents == 0] == NO_ROW)))
         self.logger.record("rollout/decisions", len(rows))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)

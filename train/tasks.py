@@ -21,7 +21,7 @@ import yaml
 
 from fool_env import Rules
 from fool_env.agents.agent import AnyAgent, OmniscientAgent, make_agent
-from fool_env.agents.arena import BENCHMARK, joined, make_opponents, relative_points, win_shares
+from fool_env.agents.arena import BENCHMARK, RELATIVE, joined, make_opponents, round_means, win_shares
 from fool_env.agents.batches import (
     BATCH_DEALS,
     BATCH_GAMES,
@@ -272,7 +272,7 @@ def _play(
 
             batches = run_batches(job, count, batch_size, workers=workers, store=store, name=job.name, progress=show)
             counts = joined(batches)
-            values = relative_points(counts, task.players) if is_round else win_shares(counts)
+            values = round_means(counts, task.players)[:, RELATIVE] if is_round else win_shares(counts)
             moves = [int(batch.results["moves"][0]) for batch in batches]
             played.append(_Played(values, sum(float(batch.cpu_seconds[0]) for batch in batches), sum(moves)))
     return played
