@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = "--name secret-run --table.num_players 4 --table.num_tables 8 --network.hidden [16] --seed 7 --shards 1"
 HOURS = 1.5
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module")
 def config() -> TrainConfig:
