@@ -17,7 +17,7 @@ from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
 from fool_env.agents.neural import CheckpointError, load_agent, read_description
 from fool_env.observation import encode
-from fool_env.train import dmc, ppo
+from fool_env.train import dmc, evaluate, ppo
 from fool_env.train.checkpoint import load_checkpoint, save_checkpoint
 from fool_env.train.config import ConfigError, load_run_config, parse_run_config
 from fool_env.train.dmc import DmcRunConfig
@@ -152,6 +152,15 @@ def test_a_checkpoint_says_how_it_was_trained_and_how_it_chooses(finished, tmp_p
         load_agent(write_checkpoint(tmp_path / "bad.zip", Rules.official(4), {"choice": "whim"}))
 
 
+def test_an_evaluation_says_that_it_was_greedy(finished, capsys):
+    options = ["--checkpoint", str(finished / "final.zip"), "--opponents", "highest", "--deals", "2"]
+    report = finished.parent / "report.json"
+    assert evaluate.main([*options, "--workers", "1", "--json", str(report)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "trained agents sample, but for this one, which was trained to be greedy" in out
+    assert json.loads(report.read_text())["sampling"] is False
+
+
 # --- what cannot begin
 
 
@@ -165,6 +174,7 @@ def test_a_checkpoint_says_how_it_was_trained_and_how_it_chooses(finished, tmp_p
         (["--dmc.final_epsilon", "-0.1"], "dmc.final_epsilon"),
         (["--dmc.td_lambda", "2"], "dmc.td_lambda"),
         (["--dmc.steps", "0"], "dmc.steps: 0 is too small"),
+        (["--table.episode", "game", "--table.rounds_first", "1000"], "table.rounds_first: only train/ppo.py"),
         (["--evaluation.opponents", "[higest]"], 'evaluation.opponents: there is no agent "higest"'),
     ],
 )
@@ -183,6 +193,6 @@ def test_a_run_is_resumed_by_the_script_of_its_method(finished, capsys):
 
 def test_the_projects_config_is_one_of_this_method():
     config = parse_run_config(DmcRunConfig, ["--config", str(ROOT / "configs" / "6p-dmc.yaml")])
-    assert config.name == "6p-dmc" and config.table.make_rules() == Rules.official(6)
+    assert config.name == "6p-dmc" and config.table.make_rules() == [Rules.official(6)]
     with pytest.raises(ConfigError, match="higher"):
         parse_run_config(DmcRunConfig, ["--higher", "1"])

@@ -82,7 +82,7 @@ class EpisodeBuffer:
     """Rollouts of some steps at some tables, and the decisions of earlier ones that wait for their episode's end.
 
     Args:
-        tables: those of all rollouts, at the beginning of an episode.
+        tables: those of all rollouts.
         steps: plays at each table in a rollout.
         td_lambda: see `set_targets`.
         reward_scale: multiplies rewards.
