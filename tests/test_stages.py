@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch as th
 from learners import make_learner
-from test_checkpoint import assert_same_run, contents
+from runs import assert_same_run, contents
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.neural import load_agent, read_description
 from fool_env.observation import OBSERVATION, encode
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
-from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.config import ConfigError, TrainConfig, parse_config
 from fool_env.train.ladder import agent_of
 from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 
@@ -173,7 +173,7 @@ def test_a_run_resumed_before_at_or_after_the_change_equals_one_that_never_stopp
     ],
 )
 def test_a_curriculum_that_leads_nowhere_is_refused(tmp_path, arguments, message):
-    with pytest.raises(ppo.ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         parse(tmp_path, *arguments)
 
 

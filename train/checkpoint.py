@@ -167,6 +167,12 @@ def _name(device: th.device) -> str:
     return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the files that `write_whole` had not finished when a process died."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that whoever looks, whenever the process dies, sees the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)

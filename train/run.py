@@ -29,6 +29,7 @@ from fool_env.train.checkpoint import (
     checkpoint_name,
     latest_checkpoint,
     load_checkpoint,
+    remove_leftovers,
     save_checkpoint,
     write_whole,
 )
@@ -85,8 +86,10 @@ def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
         )
-    config.folder.mkdir(parents=True)
-    save_config(config, config.folder / "config.yaml")
+    begun = config.folder.with_name(f".{config.name}.tmp")  # so that a run's folder always holds its config
+    begun.mkdir(parents=True, exist_ok=True)
+    save_config(config, begun / "config.yaml")
+    begun.rename(config.folder)
     return config, None
 
 
@@ -121,8 +124,8 @@ def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str,
                 raise ConfigError(f"{key}: {agent.name} was trained for {', '.join(map(str, known))}, not for {rules}")
 
 
-def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
-    """An interrupted run's config and last checkpoint.
+def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path | None]:
+    """An interrupted run's config and last checkpoint; None if it was killed before the first, and so begins anew.
 
     Raises:
         ConfigError: there is no such run, it is of another method, or other options were given.
@@ -135,14 +138,13 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     if not (folder / "config.yaml").exists():
         raise ConfigError(f"{folder} is not the folder of a run: it has no config.yaml")
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    if checkpoint is None:
-        raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
-    method = read_description(checkpoint)["method"]
+    method = kind.method if checkpoint is None else read_description(checkpoint)["method"]
     if method != kind.method:
         raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
+    remove_leftovers(folder)
     return config, checkpoint
 
 
