@@ -13,9 +13,10 @@ import zipfile
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
@@ -28,7 +29,7 @@ _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", 
 
 
 def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds: float) -> None:
-    """Write a checkpoint between two iterations; the file appears whole or not at all.
+    """Write a checkpoint between two iterations; the file appears whole or not at all. All ranks call it, one writes.
 
     Args:
         path: the zip to be written.
@@ -36,10 +37,16 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
         config: of its run.
         seconds: that the run has taken so far.
     """
+    states = model.ranks.gather(model.run_state())
+    if not model.ranks.is_first:
+        return
     buffer = io.BytesIO()
     model.save(buffer)
     arrays = io.BytesIO()
-    state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
+    size = len(states)
+    state: dict[str, Any] = {"seconds": np.array(seconds)} | ({"ranks": np.array(size)} if size > 1 else {})
+    for rank, of_rank in enumerate(states):
+        state |= {f"{_prefix(rank, size)}{name}": array for name, array in of_rank.items()}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
@@ -50,20 +57,45 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
 def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 
+    Each rank reads its own state from the file.
+
     Raises:
-        CheckpointError: the file is no checkpoint, or of another version.
+        CheckpointError: the file is no checkpoint, or of another version, or of a run of more or fewer processes.
     """
-    read_description(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            arrays = dict(np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False))
-    except KeyError:
-        raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
-    seconds = float(arrays.pop("seconds"))
+    ranks = model.ranks
+    ranks.lead(lambda: _check(path, ranks.size))  # so that one complains for all
+    with _open_state(path) as file:
+        seconds, prefix = float(file["seconds"]), _prefix(ranks.rank, ranks.size)
+        state = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
     # Tensors with weights_only=True; nothing is unpickled.
     model.set_parameters(str(path), exact_match=True, device=model.device)
-    model.load_run_state(arrays)
+    model.load_run_state(state)
     return seconds
+
+
+def _check(path: Path, size: int) -> None:
+    """Refuse what `load_checkpoint` cannot load, for as many processes."""
+    read_description(path)
+    with _open_state(path) as file:
+        saved = int(file["ranks"]) if "ranks" in file.files else 1
+    if saved != size:
+        raise CheckpointError(
+            f"{path} is of a run of {saved} process{'es' * (saved > 1)}, each with its own tables, and now there "
+            f"{'are' if size > 1 else 'is'} {size}: go on with as many (torchrun: nproc-per-node times nnodes)"
+        )
+
+
+def _open_state(path: Path) -> NpzFile:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return cast(NpzFile, np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False))
+    except KeyError:
+        raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
+
+
+def _prefix(rank: int, size: int) -> str:
+    """What stands before the names of a rank's arrays; nothing for a process alone."""
+    return f"rank{rank}/" if size > 1 else ""
 
 
 def latest_checkpoint(folder: Path) -> Path | None:

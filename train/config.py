@@ -30,7 +30,7 @@ class TableConfig:
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
-        num_tables: tables that are played side by side.
+        num_tables: tables that are played side by side; in each process, where several train together.
     """
 
     num_players: int = 6
@@ -75,7 +75,7 @@ class PPOConfig:
 
     Attributes:
         steps: plays at each table in a rollout.
-        minibatch: decisions in a minibatch, at most.
+        minibatch: decisions in a minibatch, at most; in each process, where several train together.
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
@@ -129,17 +129,17 @@ class TrainConfig:
         name: the run's folder within `runs`.
         runs: where run folders lie.
         seed: of everything random in the run.
-        total_steps: plays until the end, over all tables.
+        total_steps: plays until the end, over all tables of all processes; so are the two `every`.
         checkpoint_every: plays between checkpoints.
         table: the tables.
         network: the network.
         ppo: how it learns.
         evaluation: how it is measured.
-        device: "cpu", "cuda" or "auto".
+        device: "cpu", "cuda" (several processes of a machine: each its own GPU) or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
         shards: parts into which batches are cut for threads, so as many as there are cores; results depend on it, in
             the last bits, and not on the number of threads.
-        threads: threads that compute the parts, at most `shards`; null for as many as there are cores.
+        threads: threads that compute the parts, at most `shards`; null for as many as there are cores for each process.
     """
 
     name: str = "run"
@@ -163,7 +163,7 @@ class TrainConfig:
 
     @property
     def steps_per_iteration(self) -> int:
-        """Plays in one rollout, over all tables."""
+        """Plays in one rollout, over all tables of one process."""
         return self.table.num_tables * self.ppo.steps
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     python train/ppo.py --config configs/6p.yaml
     python train/ppo.py --config configs/6p.yaml --seed 2 --name 6p-seed2 --ppo.learning_rate 5e-4
     python train/ppo.py --resume runs/6p
+    torchrun --nproc-per-node=4 train/ppo.py --config configs/6p.yaml     four processes, see distributed.py
 
 A run leaves a folder, `runs/6p`: config.yaml, progress.csv, TensorBoard events, train.log, checkpoints, ladder.json
 (strength against fixed opponents), curves.png, and final.zip, the trained agent. Ctrl-C saves; a resumed run goes on
@@ -27,7 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import numpy as np
 import torch as th
 from rich.console import Console
-from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule
 
 from fool_env import FoolVectorEnv
@@ -36,25 +37,34 @@ from fool_env.agents.arena import TRAINING, make_opponents
 from fool_env.agents.neural import CheckpointError
 from fool_env.rng import derive
 from fool_env.train.checkpoint import checkpoint_name, latest_checkpoint, load_checkpoint, save_checkpoint, write_whole
+from fool_env.train.compute import available_cores
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
+from fool_env.train.distributed import Ranks, RanksError
 from fool_env.train.ladder import Ladder, in_one_line
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.selfplay import COLUMNS, SelfPlayPPO, Trunk
 from fool_env.train.vec_env import SelfPlayVecEnv
 
+EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 when trained to the end, 130 when interrupted and saved, 2 when it could not begin."""
+    """The command: 0 when trained to the end, 130 when interrupted and saved, 2 when it could not begin.
+
+    Of several processes, all return when the last is done; 1 when one lost the others.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        config, checkpoint = open_run(arguments)
-        return train(config, checkpoint)
-    except (ConfigError, CheckpointError) as error:
+        ranks = Ranks.join()
+        config, checkpoint = ranks.lead(lambda: open_run(arguments))
+        code = train(config, checkpoint, ranks)
+        ranks.leave()
+        return code
+    except (ConfigError, CheckpointError, RanksError) as error:
         print(f"fool-train: error: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return EXIT_FAILED if isinstance(error, RanksError) else EXIT_USAGE
 
 
 def open_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path | None]:
@@ -115,16 +125,16 @@ def resume_run(arguments: Sequence[str]) -> tuple[TrainConfig, Path]:
     return config, checkpoint
 
 
-def make_model(config: TrainConfig) -> SelfPlayPPO:
+def make_model(config: TrainConfig, ranks: Ranks | None = None) -> SelfPlayPPO:
     """A learner at its tables, as the config has them."""
-    table, ppo = config.table, config.ppo
+    table, ppo, ranks = config.table, config.ppo, ranks or Ranks()
     tables = FoolVectorEnv(
         table.num_tables,
         table.make_rules(),
         table.episode,
         table.reward,
         # Deals that no evaluation deals.
-        seed=int(derive(np.uint64(config.seed), TRAINING)),
+        seed=ranks.seed(int(derive(np.uint64(config.seed), TRAINING))),
     )
     return SelfPlayPPO(
         "MlpPolicy",
@@ -142,7 +152,8 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
         reward_scale=ppo.reward_scale,
         precision=config.precision,
         shards=config.shards,
-        threads=config.threads,
+        threads=config.threads or max(1, available_cores() // ranks.local_size),
+        ranks=ranks,
         policy_kwargs={
             "features_extractor_class": Trunk,
             "features_extractor_kwargs": asdict(config.network),
@@ -150,19 +161,25 @@ def make_model(config: TrainConfig) -> SelfPlayPPO:
             "optimizer_kwargs": {"eps": 1e-5, "fused": True},
         },
         seed=config.seed,
-        device=config.device,
+        device=ranks.device(config.device),
     )
 
 
-def train(config: TrainConfig, checkpoint: Path | None) -> int:
+def train(config: TrainConfig, checkpoint: Path | None, ranks: Ranks) -> int:
     """Train a run to its end, from the beginning or from a checkpoint; returns the exit code."""
     folder = config.folder
-    model = make_model(config)
+    model = make_model(config, ranks)
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
-    rows = ProgressCsv(folder / "progress.csv", COLUMNS, model.num_timesteps)
-    logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
+    writers: list[KVWriter] = []
+    if ranks.is_first:
+        writers = [
+            ProgressCsv(folder / "progress.csv", COLUMNS, model.num_timesteps),
+            Events(folder / "tensorboard", model.num_timesteps),
+        ]
+    logger = Logger(str(folder), writers)
     model.set_logger(logger)
+    per_iteration = config.steps_per_iteration * ranks.size
     start = time.perf_counter()
 
     def seconds() -> float:
@@ -173,7 +190,10 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
         save_checkpoint(path, model, config, seconds())
         return path
 
-    with closing(logger), Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
+    # The other ranks go through the same, silently, since they have a part in every iteration and every checkpoint.
+    log = folder / "train.log" if ranks.is_first else Path(os.devnull)
+    console = Console() if ranks.is_first else Console(quiet=True, force_terminal=False)
+    with closing(logger), Reporter(log, console) as reporter, Interrupt(ranks.size == 1) as interrupt:
 
         def show(line: str) -> None:
             reporter.show(line)
@@ -188,23 +208,27 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
             standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
-                if is_due(config.evaluation.every, config, model.num_timesteps):
+                if ranks.is_first and is_due(config.evaluation.every, per_iteration, model.num_timesteps):
                     standing = in_one_line(ladder.climb(model, reporter.show))
                     reporter.say(f"{line} | {standing}")
                 reporter.show(f"{line} | {standing}")
                 model.dump_logs(iteration)
-                if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
+                stop = ranks.any(interrupt.requested)
+                if is_due(config.checkpoint_every, per_iteration, model.num_timesteps) or stop:
                     save()
-                if interrupt.requested:
+                if stop:
                     raise KeyboardInterrupt
-            final = folder / "final.zip"
-            write_whole(final, save().read_bytes())
+            saved, final = save(), folder / "final.zip"
+            if not ranks.is_first:
+                return 0
+            write_whole(final, saved.read_bytes())
             reporter.say(
                 f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
             )
             reporter.say(in_one_line(ladder.report(model, str(final), show)))
         except KeyboardInterrupt:
-            reporter.say(f"Interrupted. Go on from the last checkpoint with: python train/ppo.py --resume {folder}")
+            command = "python" if ranks.size == 1 else f"torchrun (as before, {ranks.size} processes)"
+            reporter.say(f"Interrupted. Go on from the last checkpoint with: {command} train/ppo.py --resume {folder}")
             return EXIT_INTERRUPTED
         draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
         reporter.say(f"The agent is {final}. Measure it with: python train/evaluate.py --checkpoint {final}")
@@ -212,9 +236,15 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM ask for an end after the iteration; a second one ends at once."""
+    """Ctrl-C and SIGTERM ask for an end after the iteration; a second one ends at once.
 
-    def __init__(self) -> None:
+    Args:
+        in_a_hurry: False for several processes: as soon as one has ended torchrun signals the others, which may not
+            have written the checkpoint yet.
+    """
+
+    def __init__(self, in_a_hurry: bool = True) -> None:
+        self.in_a_hurry = in_a_hurry
         self.requested = False
 
     def __enter__(self) -> Interrupt:
@@ -226,14 +256,14 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and self.in_a_hurry:
             raise KeyboardInterrupt
         self.requested = True
 
 
-def is_due(every: int, config: TrainConfig, steps: int) -> bool:
+def is_due(every: int, per_iteration: int, steps: int) -> bool:
     """Whether something that happens every so many plays happens after the iteration that ends at `steps`."""
-    return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
+    return every > 0 and steps // every > (steps - per_iteration) // every
 
 
 def banner(config: TrainConfig, model: SelfPlayPPO, checkpoint: Path | None) -> list[str]:
@@ -241,15 +271,17 @@ def banner(config: TrainConfig, model: SelfPlayPPO, checkpoint: Path | None) -> 
     table = config.table
     rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
-    iterations = -(-config.total_steps // config.steps_per_iteration)
+    size = model.ranks.size
+    per_iteration = config.steps_per_iteration * size
+    iterations = -(-config.total_steps // per_iteration)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
         f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
         f"{'s' * (rules.num_fools > 1)}, {table.episode}s, reward {table.reward}, seed {config.seed}",
-        f"{table.num_tables:,} tables x {config.ppo.steps} plays = {config.steps_per_iteration:,} steps an iteration, "
-        f"{iterations:,} iterations = {iterations * config.steps_per_iteration:,} steps",
+        f"{f'{size} processes x ' if size > 1 else ''}{table.num_tables:,} tables x {config.ppo.steps} plays = "
+        f"{per_iteration:,} steps an iteration, {iterations:,} iterations = {iterations * per_iteration:,} steps",
         f"network {config.network.hidden}, {parameters:,} parameters, {precision} on {model.device}, "
-        f"{model.compute.threads} threads; torch {th.__version__}",
+        f"{model.compute.threads} threads{' each' if size > 1 else ''}; torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
 

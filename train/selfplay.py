@@ -23,13 +23,14 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
 from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards
+from fool_env.train.distributed import Ranks
 from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
@@ -89,6 +90,8 @@ class SelfPlayPPO(MaskablePPO):
         precision: "float32", "bfloat16" (autocast, in rollout and update alike) or "auto": the faster one.
         shards: parts into which a batch is cut. Results depend on it, in the last bits.
         threads: threads that compute the parts, None for as many as there are cores; at most `shards` are of use.
+        ranks: the processes that train together, each at its own tables and with its own minibatches; steps, losses
+            and whatever else is logged count over all of them.
     """
 
     rollout_buffer: SeatRollout  # type: ignore[assignment]
@@ -111,6 +114,7 @@ class SelfPlayPPO(MaskablePPO):
         precision: str = "auto",
         shards: int = 2,
         threads: int | None = None,
+        ranks: Ranks | None = None,
         policy_kwargs: dict[str, Any] | None = None,
         verbose: int = 0,
         seed: int | None = None,
@@ -142,18 +146,22 @@ class SelfPlayPPO(MaskablePPO):
         self.precision = precision
         self.shards = shards
         self.threads = threads
+        self.ranks = Ranks() if ranks is None else ranks
         self.iteration = 0
         if _init_setup_model:
             self._setup_model()
 
     def _setup_model(self) -> None:
+        threads = th.get_num_threads()
+        th.set_num_threads(1)  # with several, SB3's orthogonal matrices would depend on how many, in the last bits
         super()._setup_model()
+        th.set_num_threads(threads)
         trunk = getattr(self.policy.features_extractor, "layers", None)
         if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
             start_with_card_values(trunk, cast(nn.Linear, self.policy.action_net))
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
-        self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
+        self.generator = th.Generator().manual_seed(self.ranks.seed(th.seed() if self.seed is None else self.seed))
         self._parameters = list(self.policy.parameters())
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
@@ -162,7 +170,7 @@ class SelfPlayPPO(MaskablePPO):
         return [
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
-            *("compute", "generator", "_parameters"),
+            *("compute", "generator", "ranks", "_parameters"),
         ]
 
     @property
@@ -241,6 +249,7 @@ class SelfPlayPPO(MaskablePPO):
             self.iteration = 0
             self.rollout_buffer.clear()
         callback.on_training_start(locals(), globals())
+        self.ranks.broadcast_(self._parameters)
         assert self.env is not None
         while self.num_timesteps < total_timesteps:
             # Before the rollout, so that the first update has the first value and none the value after the last.
@@ -281,7 +290,7 @@ class SelfPlayPPO(MaskablePPO):
             buffer.place_actions(rows, actions)
             tables.step(actions)
             buffer.add_outcome(tables, self.reward_scale)
-            self.num_timesteps += env.num_envs
+            self.num_timesteps += env.num_envs * self.ranks.size
             callback.update_locals(locals())
             if not callback.on_step():
                 buffer.clear()  # half a rollout credits nobody rightly
@@ -312,25 +321,29 @@ class SelfPlayPPO(MaskablePPO):
         self._update_learning_rate(self.policy.optimizer)
         self.ent_coef = self.entropy_schedule(self._current_progress_remaining)  # type: ignore[operator]
         rows = self.rollout_buffer.trainable
-        if len(rows) == 0:  # so few steps that no seat came to its second decision
+        counts = self.ranks.counts(len(rows))
+        if sum(counts) == 0:  # so few steps that no seat came to its second decision
             return
         targets = self._targets(rows)
         index = th.from_numpy(rows)
+        # As many minibatches at every rank, and the rows of each over all ranks; they are equally large but for one.
+        batches = math.ceil(max(counts) / (self.batch_size or max(counts)))
+        totals = [sum(count // batches + (batch < count % batches) for count in counts) for batch in range(batches)]
         losses = []
         for _ in range(self.n_epochs):
             order = index[th.randperm(len(index), generator=self.generator)].to(self.device)
-            for batch in order.tensor_split(math.ceil(len(order) / (self.batch_size or len(order)))):
-                losses.append(self._update(batch, targets))
+            for batch, total in zip(order.tensor_split(batches), totals, strict=True):
+                losses.append(self._update(batch, targets, total))
             self._n_updates += 1
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
-        """What the update needs of every row; advantages have mean 0 and deviation 1 over the rollout's rows."""
+        """What the update needs of every row; advantages have mean 0 and deviation 1 over all ranks' rows."""
         buffer = self.rollout_buffer
         used = slice(0, buffer.size)
         advantages = th.from_numpy(buffer.advantages[used])
         values = buffer.decisions.values[used].cpu()
-        deviation, mean = th.std_mean(advantages[rows], correction=0)
+        mean, deviation = self.ranks.moments(buffer.advantages[rows])
         targets = Targets(
             (advantages - mean) / (deviation + 1e-8),
             advantages + values,
@@ -338,24 +351,28 @@ class SelfPlayPPO(MaskablePPO):
         )
         return Targets(*(target.to(self.device) for target in targets))
 
-    def _update(self, batch: th.Tensor, targets: Targets) -> th.Tensor:
-        """One step of the optimizer on the rows int64[batch]; returns the LOSSES, float32[6]."""
+    def _update(self, batch: th.Tensor, targets: Targets, total: int) -> th.Tensor:
+        """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[6]."""
 
         def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
             losses = self.losses(part, targets)
             loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2]
-            return th.autograd.grad(loss / len(batch), self._parameters), losses.detach()
+            return th.autograd.grad(loss / total, self._parameters), losses.detach()
 
         parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
+        losses = th.stack([losses for _, losses in parts]).sum(0)
 
         def step() -> None:
-            for parameter, *gradients in zip(self._parameters, *(gradients for gradients, _ in parts), strict=True):
-                parameter.grad = functools.reduce(th.Tensor.add_, gradients)
+            by_parameter = zip(*(gradients for gradients, _ in parts), strict=True)
+            gradients = [functools.reduce(th.Tensor.add_, of_parts) for of_parts in by_parameter]
+            self.ranks.sum_([*gradients, losses])
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.grad = gradient
             th.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
             self.policy.optimizer.step()
 
         self.compute.alone(step)
-        return th.stack([losses for _, losses in parts]).sum(0) / len(batch)
+        return losses / total
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
         """The LOSSES of some rows, summed: float32[6], of which the first three carry gradients."""
@@ -380,12 +397,16 @@ class SelfPlayPPO(MaskablePPO):
     def _record(self, rows: np.ndarray, targets: Targets, losses: list[float]) -> None:
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
-        self.logger.record("rollout/episodes", int(buffer.dones.sum()))
-        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows == NO_ROW)))
-        self.logger.record("rollout/decisions", len(rows))
+        (_, unexplained), (_, spread) = self.ranks.moments(returns - values), self.ranks.moments(returns)
+        episodes, forced, plays, decisions = self.ranks.totals(
+            int(buffer.dones.sum()), int((buffer.rows == NO_ROW).sum()), buffer.rows.size, len(rows)
+        )
+        self.logger.record("rollout/episodes", int(episodes))
+        self.logger.record("rollout/forced_plays", forced / plays)
+        self.logger.record("rollout/decisions", int(decisions))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)
-        self.logger.record("train/explained_variance", explained_variance(values, returns))
+        self.logger.record("train/explained_variance", 1 - (unexplained / spread) ** 2 if spread else math.nan)
         self.logger.record("train/entropy_coefficient", self.ent_coef)
         self.logger.record("train/clip_range", self._clip_range_now())
         self.logger.record("train/updates", self._n_updates)
