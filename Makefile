@@ -15,7 +15,7 @@ setup: $(SETUP)  ## make .venv with everything that training and the tests need
 $(SETUP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "fool-env needs Python 3.10 or newer: make PYTHON=python3.12 ...")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[train,dev]'
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[train,studies,dev]'
 	touch $@
 
 train: setup  ## train the 6-player agent by self-play (about ten minutes) and compare it with the baseline bots
@@ -39,7 +39,7 @@ types:  ## mypy --strict over the whole package
 	cd build/typed/fool_env && ln -s ../../../fool_env/* ../../../agents ../../../train ../../../configs .
 	cd build/typed && $(python) -m mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p fool_env > report || (cat report; exit 1)
 	cat build/typed/report
-	grep -q " in $$(ls fool_env/*.py agents/*.py train/*.py configs/*.py | wc -l) source files" build/typed/report
+	grep -q " in $$(ls fool_env/*.py agents/*.py agents/*/*.py train/*.py configs/*.py | wc -l) source files" build/typed/report
 
 unit:  ## the tests
 	$(python) -m pytest

@@ -5,12 +5,17 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from .scripted import CautiousAgent, HighestAgent, LowestAgent, RandomAgent
 from .search import CheatAgent, IsmctsAgent, PimcAgent
+from .shipped import SHIPPED_PREFIX, shipped_names, shipped_path
+
+if TYPE_CHECKING:
+    from .neural import NeuralAgent
 
 
 class Agent(Protocol):
@@ -77,11 +82,7 @@ def _make_pimc(
     budget_ms: float = 0.0,
     policy: str = "",
 ) -> PimcAgent:
-    network = None
-    if policy:
-        from .neural import load_agent  # brings in torch, which the other agents do without
-
-        network = load_agent(policy)
+    network = _load_trained(policy) if policy else None
     return PimcAgent(worlds, rollout, objective, prior, budget_ms, network)
 
 
@@ -103,22 +104,24 @@ def make_agent(spec: str, deterministic: bool = False) -> AnyAgent:
 
     Args:
         spec: "random", "lowest", "highest" or "cautious"; `name:option=value,option=value` where the agent has
-            options; or the path of a trained agent's checkpoint, "runs/6p/final.zip".
+            options; "pretrained:6p", a trained agent that comes with this package; or the path of a trained agent's
+            checkpoint, "runs/6p/final.zip".
         deterministic: a trained agent plays its likeliest card instead of a sampled one; the others take no notice.
 
     Raises:
-        AgentError: there is no such agent or option.
+        AgentError: there is no such agent or option; or it is a trained one, and PyTorch is not installed.
         OSError, ValueError: the checkpoint cannot be read.
     """
+    if spec.startswith(SHIPPED_PREFIX):
+        return _load_trained(spec, deterministic)
     name, _, options = spec.partition(":")
     factory = _FACTORIES.get(name)
     if factory is None and spec.endswith(_CHECKPOINT_SUFFIX):
-        from .neural import load_agent  # brings in torch, which the other agents do without
-
-        return load_agent(spec, deterministic=deterministic)
+        return _load_trained(spec, deterministic)
     if factory is None:
+        kinds = [*_FACTORIES, SHIPPED_PREFIX + "NAME"]
         raise AgentError(
-            f'there is no agent "{name}"{_nearest(name, _FACTORIES)}; agents are {", ".join(_FACTORIES)}, '
+            f'there is no agent "{name}"{_nearest(name, kinds)}; agents are {", ".join(kinds)}, '
             f'and checkpoints by path, such as "runs/6p/final{_CHECKPOINT_SUFFIX}"'
         )
     values = _parse_options(name, options, inspect.signature(factory).parameters)
@@ -144,6 +147,30 @@ def recipe(agent: AnyAgent) -> tuple[str, bool]:
             f"agent {agent.name!r} is not what make_agent makes of that name, so only one process can play it"
         )
     return agent.name, deterministic
+
+
+def _load_trained(spec: str, deterministic: bool = False) -> NeuralAgent:
+    """The trained agent that comes with this package, or that lies in a file.
+
+    Raises:
+        AgentError, OSError, ValueError: as `make_agent`.
+    """
+    path: str | Path = spec
+    if spec.startswith(SHIPPED_PREFIX):
+        name, there = spec.removeprefix(SHIPPED_PREFIX), shipped_names()
+        if name not in there:
+            have = f"there are {', '.join(there)}" if there else "this installation has none"
+            raise AgentError(f'there is no pretrained agent "{name}"{_nearest(name, there)}; {have}')
+        path = shipped_path(name)
+    try:
+        from .neural import load_agent  # brings in torch, which the other agents do without
+    except ModuleNotFoundError as error:
+        raise AgentError(
+            f'agent "{spec}" is a trained network, which needs PyTorch ({error}): pip install "fool-env[train]"'
+        ) from None
+    agent = load_agent(path, deterministic=deterministic)
+    agent.name = spec
+    return agent
 
 
 def _parse_options(name: str, options: str, parameters: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import numpy as np
 from fool_env.rules import Rules
 
 from .agent import AnyAgent
+from .shipped import shipped_within
 from .workers import Batch, Job, Workers
 
 BATCH_DEALS: Final = 25
@@ -111,9 +112,23 @@ def describe_task(agents: Iterable[AnyAgent], rules: Rules, seed: int, **more: A
 
 def _describe(agent: AnyAgent) -> dict[str, Any]:
     """What the name alone does not say: how the agent chooses, and the content of the checkpoints in its name."""
-    paths = {path for path in [agent.name, *_CHECKPOINT.findall(agent.name)] if Path(path).is_file()}
-    digests = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in sorted(paths)}
+    digests = checkpoint_digests(agent.name)
     return {"deterministic": True, **digests} if getattr(agent, "deterministic", False) else digests
+
+
+def checkpoint_files(spec: str) -> dict[str, Path]:
+    """The files of the trained agents that a `make_agent` string names, by what they are called there."""
+    paths = {path: Path(path) for path in sorted({spec, *_CHECKPOINT.findall(spec)}) if Path(path).is_file()}
+    return {**paths, **shipped_within(spec)}
+
+
+def checkpoint_digests(spec: str) -> dict[str, str]:
+    """The SHA-256 of these files.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in checkpoint_files(spec).items()}
 
 
 class BatchFile:

@@ -10,14 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
+import numpy as np
 import torch as th
 from torch import nn
 
 from fool_env.cards import NUM_ACTIONS
-from fool_env.observation import OBSERVATION_SIZE
+from fool_env.observation import OBSERVATION, OBSERVATION_SIZE
 
 from .facts import FACTS, card_facts
+
+KINDS: Final = ("mlp", "facts", "cards")
+"""The hidden layers alone; with the facts of each card held, which the last of them weighs; and with a small network
+besides that scores each card by its facts."""
+
+SCORER: Final = 32
+"""Width of that small network."""
 
 _SB3_TRUNK = "features_extractor.layers."  # Stable-Baselines3's name for the shared layers, which it lists thrice
 
@@ -33,13 +42,19 @@ def make_layers(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
 class CardTrunk(nn.Module):
     """Hidden layers, and for each card held one number: its facts, weighed by what the last hidden layer says.
 
+    Args:
+        hidden: widths of the hidden layers.
+        scorer: the width of a small network that scores a card by its facts and the last hidden layer, besides; 0 for
+            none.
+
     See `start_with_card_values` for how training begins.
     """
 
-    def __init__(self, hidden: Sequence[int]) -> None:
+    def __init__(self, hidden: Sequence[int], scorer: int = 0) -> None:
         super().__init__()
         self.layers = make_layers(OBSERVATION_SIZE, hidden)
         self.weights = nn.Linear(hidden[-1], len(FACTS))
+        self.scorer = CardScorer(hidden[-1], scorer) if scorer else None
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
         """float32[rows, OBSERVATION_SIZE] -> [rows, hidden[-1] + 83]."""
@@ -48,17 +63,34 @@ class CardTrunk(nn.Module):
         rows, actions, facts = (th.from_numpy(array).to(device) for array in card_facts(observations.cpu().numpy()))
         with th.autocast(device.type, enabled=False):  # bfloat16 cannot tell ranks and counts apart
             hidden = hidden.float()
-            weights = self.weights(hidden).index_select(0, rows)
+            scores = (facts * self.weights(hidden).index_select(0, rows)).sum(1)
+            if self.scorer is not None:
+                scores = scores + self.scorer(hidden, rows, facts)
             values = hidden.new_zeros(len(hidden) * NUM_ACTIONS)
-            values = values.scatter(0, rows * NUM_ACTIONS + actions, (facts * weights).sum(1))
+            values = values.scatter(0, rows * NUM_ACTIONS + actions, scores)
         return th.cat([hidden, values.view(-1, NUM_ACTIONS)], dim=1)
 
 
-def make_trunk(observation_size: int, hidden: Sequence[int], card_facts: bool) -> tuple[nn.Module, int]:
-    """The layers that policy and value share, and how many numbers come out of them."""
-    if card_facts:
-        return CardTrunk(hidden), hidden[-1] + NUM_ACTIONS
-    return make_layers(observation_size, hidden), hidden[-1]
+class CardScorer(nn.Module):
+    """A number for each card, from its facts and its row's features, by one hidden layer that all cards share."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.of_features = nn.Linear(features, width)
+        self.of_facts = nn.Linear(len(FACTS), width, bias=False)
+        self.out = nn.Linear(width, 1, bias=False)
+
+    def forward(self, features: th.Tensor, rows: th.Tensor, facts: th.Tensor) -> th.Tensor:
+        """float32[rows, features], int64[cards], float32[cards, facts] -> float32[cards]."""
+        scores: th.Tensor = self.out(th.relu(self.of_features(features).index_select(0, rows) + self.of_facts(facts)))
+        return scores.squeeze(1)
+
+
+def make_trunk(observation_size: int, kind: str, hidden: Sequence[int]) -> tuple[nn.Module, int]:
+    """The layers that policy and value share, of one of the KINDS, and how many numbers come out of them."""
+    if kind == "mlp":
+        return make_layers(observation_size, hidden), hidden[-1]
+    return CardTrunk(hidden, SCORER if kind == "cards" else 0), hidden[-1] + NUM_ACTIONS
 
 
 @th.no_grad()
@@ -66,15 +98,31 @@ def start_with_card_values(trunk: CardTrunk, action_net: nn.Linear) -> None:
     """Let the card values begin at 0, and a policy head on the trunk begin with them as its logits."""
     nn.init.zeros_(trunk.weights.weight)
     nn.init.zeros_(trunk.weights.bias)
+    if trunk.scorer is not None:
+        nn.init.zeros_(trunk.scorer.out.weight)
     action_net.weight[:, -NUM_ACTIONS:] = th.eye(NUM_ACTIONS)
+
+
+@th.no_grad()
+def start_without_totals(trunk: nn.Module) -> None:
+    """Let what is 0 in single rounds, totals and that they matter, begin without effect on a trunk.
+
+    Single rounds never move these weights. So whoever has learnt on them plays whole games alike from the first.
+    """
+    kept = np.ones(1, OBSERVATION)
+    for name in ("score", "tens", "totals_matter"):
+        kept[name] = 0
+    for layer in trunk.modules():
+        if isinstance(layer, nn.Linear) and layer.in_features == OBSERVATION_SIZE:
+            layer.weight *= th.from_numpy(kept.view(np.float32)).to(layer.weight.device)
 
 
 class PolicyNetwork(nn.Module):
     """Trunk and policy head of a trained network."""
 
-    def __init__(self, hidden: Sequence[int], card_facts: bool) -> None:
+    def __init__(self, kind: str, hidden: Sequence[int]) -> None:
         super().__init__()
-        self.trunk, features = make_trunk(OBSERVATION_SIZE, hidden, card_facts)
+        self.trunk, features = make_trunk(OBSERVATION_SIZE, kind, hidden)
         self.action_net = nn.Linear(features, NUM_ACTIONS)
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
@@ -83,13 +131,14 @@ class PolicyNetwork(nn.Module):
         return logits
 
     @classmethod
-    def from_policy(cls, hidden: Sequence[int], card_facts: bool, state: Mapping[str, th.Tensor]) -> PolicyNetwork:
+    def from_policy(cls, kind: str, hidden: Sequence[int], state: Mapping[str, th.Tensor]) -> PolicyNetwork:
         """The network out of the state of a Stable-Baselines3 policy on such a trunk, its tensors copied."""
-        network = cls(hidden, card_facts).requires_grad_(False)
-        wanted = {
-            name.replace(_SB3_TRUNK, "trunk."): tensor
-            for name, tensor in state.items()
-            if name.startswith((_SB3_TRUNK, "action_net."))
-        }
-        network.load_state_dict(wanted)
+        network = cls(kind, hidden).requires_grad_(False)
+        wanted = policy_tensors(state).items()
+        network.load_state_dict({name.replace(_SB3_TRUNK, "trunk."): tensor for name, tensor in wanted})
         return network
+
+
+def policy_tensors(state: Mapping[str, th.Tensor]) -> dict[str, th.Tensor]:
+    """What of a Stable-Baselines3 policy's state chooses cards: trunk and policy head, each once."""
+    return {name: tensor for name, tensor in state.items() if name.startswith((_SB3_TRUNK, "action_net."))}

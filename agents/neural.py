@@ -11,6 +11,7 @@ import json
 import pickle
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,19 +25,24 @@ from fool_env.engine import legal_mask, legal_mask_of
 from fool_env.errors import RulesError
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION, encode
 from fool_env.rng import output
-from fool_env.rules import Rules
-from fool_env.state import EPISODES, copy_games, new_games
+from fool_env.rules import MAX_PLAYERS, Rules
+from fool_env.state import EPISODES, GAME, copy_games, new_games
 
-from .network import PolicyNetwork
+from .network import KINDS, PolicyNetwork
 
-CHECKPOINT_FORMAT: Final = 1
+CHECKPOINT_FORMAT: Final = 2
 """Changes whenever the meaning of what `fool.json` says does."""
+
+SAMPLE: Final = "sample"
+GREEDY: Final = "greedy"
+CHOICES: Final = (SAMPLE, GREEDY)
+"""How a trained agent chooses: by the network's probabilities, or the card of its highest output."""
 
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
 BLOCK: Final = 128
-"""Views for one pass of the network. Every pass has this size, so that no choice depends on the batch."""
+"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -78,27 +84,38 @@ class NeuralAgent:
 
     Args:
         network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
-        rules: those that it was trained for, and that it refuses to depart from.
-        episode: what it was trained on. A network trained on single rounds has never seen totals, so it is shown
-            none when it plays whole games.
+        rules: those that it was trained for, for each number of players one; it plays at no other table.
+        episode: what it was trained on last. A network trained on single rounds has never seen totals, so it is shown
+            none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
+
+    Attributes:
+        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
+
+    Raises:
+        ValueError: there are no rules, or several for one number of players.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        rules: Rules,
+        rules: Sequence[Rules],
         episode: str = "round",
         name: str = "network",
         deterministic: bool = False,
     ) -> None:
         self.network = network
-        self.rules = rules
+        self.rules = tuple(rules)
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
-        self._rules_record = new_games([rules])[0]
+        self.block = BLOCK
+        if not rules or len({table.num_players for table in rules}) < len(rules):
+            raise ValueError(f"rules: {list(rules)} are not those of one or more different numbers of players")
+        self._learnt = np.zeros(MAX_PLAYERS + 1, GAME)  # by number of players
+        for table, record in zip(rules, new_games(list(rules)), strict=True):
+            self._learnt[table.num_players] = record
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
@@ -143,28 +160,30 @@ class NeuralAgent:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def _logits(self, views: np.ndarray) -> np.ndarray:
+        views = copy_games(views)
         if self.episode == "round":
-            views = copy_games(views)
             views["scores"] = 0
             views["tens"] = 0
-            views["one_round"] = 1
-        blocks = -(-len(views) // BLOCK)
-        observations = th.zeros((blocks * BLOCK, OBSERVATION_SIZE))
+        views["one_round"] = self.episode == "round"
+        rows = -(-len(views) // self.block) * self.block
+        observations = th.zeros((rows, OBSERVATION_SIZE))
         observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((blocks * BLOCK, NUM_ACTIONS))
+        logits = th.empty((rows, NUM_ACTIONS))
         with th.inference_mode():
-            for start in range(0, len(logits), BLOCK):
-                logits[start : start + BLOCK] = self.network(observations[start : start + BLOCK])
+            for start in range(0, rows, self.block):
+                logits[start : start + self.block] = self.network(observations[start : start + self.block])
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:
-        for name in Rules.__dataclass_fields__:
-            wrong = views[name] != self._rules_record[name]
+        for name in Rules.__dataclass_fields__:  # num_players comes first
+            learnt = self._learnt[name][views["num_players"]]
+            wrong = views[name] != learnt
             if wrong.any():
-                table = views[int(np.argmax(wrong.reshape(len(views), -1).any(axis=1)))]
+                row = int(np.argmax(wrong.reshape(len(views), -1).any(axis=1)))
+                numbers = " or ".join(str(table.num_players) for table in self.rules)
                 raise CheckpointError(
-                    f"{self.name} was trained for other rules: {name} {self._rules_record[name]}, "
-                    f"but at this table it is {table[name]}"
+                    f"{self.name} was trained for other rules: {name} "
+                    f"{numbers if name == 'num_players' else learnt[row]}, but at this table it is {views[row][name]}"
                 )
 
 
@@ -189,36 +208,58 @@ def read_description(path: str | Path) -> dict[str, Any]:
     return description
 
 
-def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
-    """The agent in a checkpoint, on the CPU.
+def read_weights(path: str | Path) -> dict[str, th.Tensor]:
+    """The tensors of a checkpoint's policy by name, on the CPU; nothing is unpickled.
 
     Raises:
-        CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
+        CheckpointError: there are none, or something else is with them.
     """
-    description = read_description(path)
     weights = _read(path, WEIGHTS_FILE)
-    try:
-        rules = Rules.from_dict(description["rules"])
-        hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
-        card_facts = bool(description["network"]["card_facts"])
-        if episode not in EPISODES:
-            raise ValueError(f"there is no episode {episode!r}")
-    except (RulesError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles that are refused all the same
-            state = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+            state: dict[str, th.Tensor] = th.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{path}: its {WEIGHTS_FILE} holds something else than tensors, perhaps code, and is not loaded ({reason})"
         ) from None
+    return state
+
+
+def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
+    """The agent in a checkpoint, on the CPU.
+
+    Args:
+        path: the checkpoint.
+        deterministic: play the likeliest card; so does, without being told, whoever was trained to choose greedily.
+
+    Raises:
+        CheckpointError: as `read_description`; or its weights are not plain tensors that fit the network it describes.
+    """
+    description = read_description(path)
+    state = read_weights(path)
     try:
-        network = PolicyNetwork.from_policy(hidden, card_facts, state)
+        rules = [Rules.from_dict(table) for table in description["rules"]]
+        hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
+        kind = description["network"]["kind"]
+        choice = description.get("choice", SAMPLE)
+        if kind not in KINDS:
+            raise ValueError(f"there is no network {kind!r}")
+        if episode not in EPISODES:
+            raise ValueError(f"there is no episode {episode!r}")
+        if choice not in CHOICES:
+            raise ValueError(f"there is no choice {choice!r}")
+    except (RulesError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
+    try:
+        network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
-    return NeuralAgent(network, rules, episode, str(path), deterministic)
+    try:
+        return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
 
 
 def _read(path: str | Path, member: str) -> bytes:

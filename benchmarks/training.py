@@ -15,7 +15,6 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -30,8 +29,10 @@ from fool_env import FoolVectorEnv, Rules
 from fool_env.observation import OBSERVATION_SIZE
 from fool_env.train.compute import available_cores, has_amx
 from fool_env.train.config import TrainConfig
+from fool_env.train.networks import Trunk
 from fool_env.train.ppo import make_model
-from fool_env.train.selfplay import SelfPlayPPO, Trunk
+from fool_env.train.selfplay import SelfPlayPPO
+from fool_env.train.stages import make_tables, stage_at
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 TARGETS = {1: 45.0, 2: 80.0}  # thousand steps a second, on idle cores
@@ -68,14 +69,14 @@ def bench_selfplay(threads: int, repeats: int, config: TrainConfig) -> None:
         bare.time(lambda: network_passes(model))
     steps, ratios = config.steps_per_iteration, [b / w for b, w in zip(bare.cpu, whole.cpu, strict=True)]
     logged = model.logger.name_to_value
-    network = "card facts, as the configs have it" if config.network.card_facts else "plain network"
+    network = "card facts, as the configs have it" if config.network.kind == "facts" else "plain network"
     print(
         f"\nSelf-play PPO, {network}, {threads} thread{'s' * (threads > 1)} for {model.compute.parts} shards, "
         f"{'bfloat16' if model.compute.bfloat16 else 'float32'}\n"
         f"  {config.table.num_tables} tables x {config.ppo.steps} plays, {logged['rollout/decisions']:,.0f} decisions "
         f"trained, minibatch {config.ppo.minibatch}, {config.ppo.epochs} epochs"
     )
-    target = None if config.network.card_facts else TARGETS.get(threads)
+    target = None if config.network.kind == "facts" else TARGETS.get(threads)
     show("wall", [steps / s for s in whole.wall], "k steps/s", 1e3, target)
     show("CPU", [steps / s for s in whole.cpu], "k steps/s", 1e3)
     show("share of the env", env_shares, "%", target=10)
@@ -99,22 +100,22 @@ def count_seconds(target: Any, method: str) -> list[float]:
 
 def network_passes(model: SelfPlayPPO) -> None:
     """The passes of one iteration: forward at each step, forward and backward and Adam at each minibatch."""
-    compute, observations = model.compute, model.rollout_buffer.decisions.observations
-    decisions = len(model.rollout_buffer.trainable)
-    rows = decisions // model.n_steps
+    compute, decisions = model.compute, model.rollout_buffer.decisions
+    count = len(model.rollout_buffer.trainable)
+    rows = count // model.n_steps
 
     def forward(part: slice) -> None:
         with th.no_grad():
-            model.network(observations[part])
+            model.network(decisions.observations[part], decisions.hands[part])
 
     def backward(part: slice) -> tuple[th.Tensor, ...]:
-        logits, values = model.network(observations[part])
+        logits, values = model.network(decisions.observations[part], decisions.hands[part])
         return th.autograd.grad(logits.sum() + values.sum(), model._parameters)
 
     for step in range(model.n_steps):
         compute.map(forward, compute.slices(slice(step * rows, (step + 1) * rows)))
     optimizer = th.optim.Adam([parameter.detach().clone() for parameter in model._parameters], fused=True)
-    for start in range(0, decisions - model.batch_size, model.batch_size):
+    for start in range(0, count - model.batch_size, model.batch_size):
         for _ in range(model.n_epochs):
             gradients = compute.map(backward, compute.slices(slice(start, start + model.batch_size)))
             for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients[0], strict=True):
@@ -124,11 +125,11 @@ def network_passes(model: SelfPlayPPO) -> None:
 
 def bench_stock(repeats: int, config: TrainConfig) -> None:
     """MaskablePPO as it comes, on the same tables with the same network and minibatches."""
-    table, ppo = config.table, config.ppo
-    env = SelfPlayVecEnv(FoolVectorEnv(table.num_tables, table.make_rules(), table.episode, table.reward))
+    ppo = config.ppo
+    env = SelfPlayVecEnv(make_tables(config, stage_at(config, 0)))
     policy = {
         "features_extractor_class": Trunk,
-        "features_extractor_kwargs": asdict(config.network),
+        "features_extractor_kwargs": {"kind": config.network.kind, "hidden": config.network.hidden},
         "net_arch": [],
     }
     model = MaskablePPO(
@@ -185,7 +186,7 @@ def main() -> None:
     )
     config = TrainConfig(device="cpu")
     print(f"6 players, network {config.network.hidden}, {OBSERVATION_SIZE} floats an observation")
-    for config.network.card_facts in (True, False):
+    for config.network.kind in ("facts", "mlp"):
         for threads in (1, 2):
             if threads <= available_cores():
                 bench_selfplay(threads, repeats, config)

@@ -11,7 +11,7 @@ from ._jit import kernel, prefetch
 from .cards import NUM_ACTIONS
 from .engine import hide, is_legal, legal_mask, next_round, play, start_game
 from .errors import IllegalActionError, RulesError
-from .observation import OBSERVATION, OBSERVATION_SIZE, encode_into
+from .observation import OBSERVATION, OBSERVATION_SIZE, encode_hands, encode_into
 from .render import illegal_action_message
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
@@ -111,6 +111,13 @@ def _step(
         )
         _observe(games[block], players[block], masks[block], observations[block], rows[block])
     return -1
+
+
+@kernel
+def _encode_all_hands(games: np.ndarray, tables: np.ndarray, hands: np.ndarray) -> None:
+    for i in range(len(tables)):
+        game = games[tables[i]]
+        encode_hands(game, game.player, hands[i])
 
 
 @kernel
@@ -234,10 +241,40 @@ class FoolVectorEnv:
         _hide_others(views)
         return views
 
+    def views_of(self, tables: np.ndarray) -> np.ndarray:
+        """The same of some tables only, at their price.
+
+        Args:
+            tables: int64 of shape (k,), numbers of tables.
+
+        Returns:
+            GAME of shape (k,), a copy.
+
+        Raises:
+            IndexError: there is no such table.
+        """
+        words = self._games.view(np.uint64).reshape(self.num_tables, -1)  # see copy_games
+        views: np.ndarray = words[tables].view(GAME)[:, 0]
+        _hide_others(views)
+        return views
+
     @property
     def games(self) -> np.ndarray:
         """Every table's full record, all hands shown: GAME of shape (T,), a copy."""
         return copy_games(self._games)
+
+    def hands_of(self, tables: np.ndarray) -> np.ndarray:
+        """Every hand at some tables, the hand of the seat to act first: what a critic may know and a player may not.
+
+        Args:
+            tables: int64 (n,).
+
+        Returns:
+            float32 (n, 8, 83), like the field `hand` of an observation for each relative seat.
+        """
+        hands = np.empty((len(tables), MAX_PLAYERS, NUM_ACTIONS), np.float32)
+        _encode_all_hands(self._games, tables, hands)
+        return hands
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """All that the env needs to go on from here, as arrays that `np.savez` takes without pickling."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,21 @@ from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 HIDDEN = [8]
 
 
-def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | None = None, weights: Any = None) -> str:
+def write_checkpoint(
+    path: Path, rules: Rules | Sequence[Rules], description: dict[str, Any] | None = None, weights: Any = None
+) -> str:
     """An untrained network as a checkpoint, or one with something wrong."""
     torch.manual_seed(1)
     if weights is None:
-        names = PolicyNetwork(HIDDEN, card_facts=False).state_dict().items()
+        names = PolicyNetwork("mlp", HIDDEN).state_dict().items()
         weights = {name.replace("trunk.", "features_extractor.layers."): tensor for name, tensor in names}
     says = {
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": rules.to_dict(),
+        "rules": [table.to_dict() for table in ([rules] if isinstance(rules, Rules) else rules)],
         "episode": "round",
-        "network": {"hidden": HIDDEN, "card_facts": False},
+        "network": {"kind": "mlp", "hidden": HIDDEN},
     }
     saved = io.BytesIO()
     torch.save(weights, saved)

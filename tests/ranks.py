@@ -23,7 +23,7 @@ def learner_at(num_tables: int, seed: int, ranks: Ranks, **options) -> SelfPlayP
     """One with card facts, at tables whose deals are the rank's own."""
     tables = FoolVectorEnv(num_tables, Rules.official(4), "round", "relative", seed=ranks.seed(seed))
     options = {"n_steps": 30, "reward_scale": 0.05, "learning_rate": 3e-3, **options}
-    return make_learner(tables, hidden=(32,), card_facts=True, threads=1, seed=seed, ranks=ranks, **options)
+    return make_learner(tables, hidden=(32,), kind="facts", threads=1, seed=seed, ranks=ranks, **options)
 
 
 def pooled(parts: Sequence[SelfPlayPPO], seed: int) -> SelfPlayPPO:
@@ -74,7 +74,7 @@ def weights_of(ranks: Ranks) -> dict[str, object]:
     found = []
     for tables, steps, batch in ((12 - 9 * ranks.rank, 20, 50), (40 if ranks.is_first else 1, 2, 4)):
         learner = learner_at(tables, ranks.rank, ranks, n_steps=steps, batch_size=batch)
-        counts = [ranks.counts(len(learner.rollout_buffer.trainable)) for _ in learner.iterations(6 * 43 * steps)]
+        counts = [ranks.gather(len(learner.rollout_buffer.trainable)) for _ in learner.iterations(6 * 43 * steps)]
         weights = th.cat([parameter.detach().flatten() for parameter in learner._parameters])
         found.append({"counts": counts, "weights": ranks.gather(weights.tolist()), "updates": learner._n_updates})
     return {"found": found}
@@ -87,7 +87,8 @@ def arms(ranks: Ranks) -> dict[str, object]:
         learner = learner_at(num_tables, seed, together, batch_size=batch)
         for _ in learner.iterations(24 * 30 * 5):
             row = dict(learner.logger.name_to_value)
-        return row | {"spread of advantages": together.moments(learner.rollout_buffer.advantages)[1]}
+        (spread,) = together.moments(learner.rollout_buffer.advantages)[1]
+        return row | {"spread of advantages": float(spread)}
 
     seeds = range(12)
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch as th
+from runs import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
@@ -37,60 +37,11 @@ network: {hidden: [32, 32]}
 ppo: {steps: 25, minibatch: 256}
 evaluation: {opponents: [highest, random+lowest], every: 4000, deals: 5, final_deals: 10, final_games: 2}
 """
-TIMES = ("time/fps",)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
     (folder / "tiny.yaml").write_text(TINY)
     return ["--config", str(folder / "tiny.yaml"), "--runs", str(folder), *arguments]
-
-
-def rows_without_times(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-
-
-def contents(path: Path) -> dict[str, object]:
-    """All of a checkpoint that is not a time: tensors, arrays, description."""
-    found: dict[str, object] = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in ("policy.pth", "policy.optimizer.pth"):
-            found[name] = th.load(io.BytesIO(archive.read(name)), weights_only=True)
-        found |= dict(np.load(io.BytesIO(archive.read("state.npz")), allow_pickle=False))
-        found["fool.json"] = json.loads(archive.read("fool.json"))
-    del found["seconds"]
-    return found
-
-
-def assert_same(one: object, other: object) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, th.Tensor):
-        assert th.equal(one, other)
-    elif isinstance(one, np.ndarray):
-        np.testing.assert_array_equal(one, other)
-    else:
-        assert one == other
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    assert rows_without_times(one) == rows_without_times(other)
-    assert sorted(path.name for path in (one / "checkpoints").iterdir()) == sorted(
-        path.name for path in (other / "checkpoints").iterdir()
-    )
-    checkpoints = [contents(run / "final.zip") for run in (one, other)]
-    for checkpoint in checkpoints:
-        del checkpoint["fool.json"]["config"], checkpoint["fool.json"]["commit"]
-    assert_same(*checkpoints)
-    ladders = [json.loads((run / "ladder.json").read_text()) for run in (one, other)]
-    for ladder in ladders:
-        del ladder["agent"], ladder["commit"]
-        for result in ladder["results"]:  # the run's own path again
-            del result["candidate"]
-    assert ladders[0] == ladders[1]
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +69,9 @@ def test_a_run_leaves_all_that_it_promises(finished):
     ladder = json.loads((finished / "ladder.json").read_text())
     assert [entry["steps"] for entry in ladder["history"]] == [4000, 8000]
     assert [result["opponent"] for result in ladder["results"]] == ["highest", "random+lowest"]
-    assert (ladder["players"], ladder["deals"], ladder["games"], ladder["sampling"]) == (4, 10, 2, True)
-    assert Rules.from_dict(ladder["rules"]) == Rules.official(4)
+    assert [result["players"] for result in ladder["results"]] == [4, 4]
+    assert (ladder["deals"], ladder["games"], ladder["sampling"]) == (10, 2, True)
+    assert [Rules.from_dict(rules) for rules in ladder["rules"]] == [Rules.official(4)]
     checkpoints = sorted(path.stem for path in (finished / "checkpoints").iterdir())
     assert [int(name) for name in checkpoints] == [0, 2000, 4000, 6000, 8000, 10000]
     assert load_config(finished / "config.yaml").total_steps == 10000
@@ -130,6 +82,14 @@ def test_a_run_does_not_overwrite_another(finished, capsys):
     assert ppo.main(command(finished.parent)) == 2
     assert "--resume" in capsys.readouterr().err
     assert (finished / "final.zip").read_bytes() == before
+
+
+def test_a_run_may_begin_with_a_rollout_that_completes_no_decision(tmp_path):
+    """So short that no seat came to its second one."""
+    short = ["--total_steps", "160", "--ppo.steps", "1", "--evaluation.opponents", "[]"]
+    assert ppo.main(command(tmp_path, *short)) == 0
+    rows = rows_without_times(tmp_path / "tiny")
+    assert rows[0]["train/entropy"] == "" and len(rows) == 4
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 8, 10])
@@ -180,9 +140,12 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(finished, tmp_path):
     assert_same_run(finished, run)
 
 
-def test_a_resumed_model_has_the_same_future(tmp_path):
-    """Including decisions that were open when it was saved."""
-    assert ppo.main(command(tmp_path, "--total_steps", "3000")) == 0
+@pytest.mark.parametrize(
+    "options", [(), ("--network.critic", "full", "--network.kind", "cards", "--ppo.average_kl", "0.1")]
+)
+def test_a_resumed_model_has_the_same_future(tmp_path, options):
+    """Including decisions that were open when it was saved, and the average policy."""
+    assert ppo.main(command(tmp_path, "--total_steps", "3000", *options)) == 0
     config = load_config(tmp_path / "tiny" / "config.yaml")
     model = ppo.make_model(config)
     iterations = model.iterations(6000, reset_num_timesteps=False)
@@ -246,7 +209,7 @@ def test_the_agent_is_the_network_that_was_trained(finished):
 
     views = some_views(count=1000)
     agent = load_agent(finished / "final.zip")
-    assert agent.rules == Rules.official(4)
+    assert agent.rules == (Rules.official(4),)
     logits = agent._logits(views)[: len(views)]
     np.save(finished.parent / "views.npy", views.view(np.uint8))
     script = (
@@ -309,16 +272,23 @@ def test_sampling_follows_the_network(finished):
     np.testing.assert_allclose(np.bincount(actions, minlength=83) / len(views), probabilities, atol=0.01)
 
 
-def test_a_network_trained_on_rounds_is_shown_no_totals(finished):
+def test_a_network_is_shown_the_episodes_that_it_was_trained_on(finished):
+    """One of rounds no totals; one of games no round that is not of a game."""
     agent = load_agent(finished / "final.zip")
+    th.nn.init.normal_(agent.network.trunk.layers[0].weight)  # totals too
     views = some_views()
-    later = views.copy()
+    first, later = views.copy(), views.copy()
+    first["one_round"] = later["one_round"] = 0
     later["scores"][:, :4] = -33
     later["tens"][:, 1] = 3
-    later["one_round"] = 0
-    np.testing.assert_array_equal(agent._logits(later), agent._logits(views))
+    as_round, shown = agent._logits(views), later.tobytes()
+    np.testing.assert_array_equal(agent._logits(first), as_round)
+    np.testing.assert_array_equal(agent._logits(later), as_round)
     agent.episode = "game"
-    assert (agent._logits(later) != agent._logits(views)).any()
+    np.testing.assert_array_equal(agent._logits(views), agent._logits(first))
+    assert (agent._logits(views) != as_round).any()
+    assert (agent._logits(later) != agent._logits(first)).any()
+    assert later.tobytes() == shown
 
 
 def test_a_table_of_other_rules_is_refused_and_both_are_named(finished):
@@ -402,11 +372,15 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     for text in (b"{", b"[]", b"{}", b'{"format": 1}'):
         altered(finished / "final.zip", path, fool_json=text)
         refused("does not say what it should")
-    described(finished / "final.zip", path, rules={"num_players": 4})
+    described(finished / "final.zip", path, rules=[{"num_players": 4}])
     refused("rules lack")
+    official = Rules.official(4).to_dict()
+    for rules in ([], official, [official, official]):
+        described(finished / "final.zip", path, rules=rules)
+        refused("does not say what it should")
     described(finished / "final.zip", path, episode="night")
     refused("night")
-    described(finished / "final.zip", path, network={"hidden": [64, 64], "card_facts": True})
+    described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})
     refused("do not fit")
 
 

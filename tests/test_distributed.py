@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_checkpoint import assert_same_run, command, rows_without_times
+from runs import assert_same_run, rows_without_times
+from test_checkpoint import command
 
 from fool_env.agents.neural import load_agent
 from fool_env.train import ppo
@@ -21,7 +22,7 @@ from fool_env.train.checkpoint import load_checkpoint
 from fool_env.train.config import load_config
 
 RANKS = str(Path(__file__).with_name("ranks.py"))
-SECONDS = 300  # on a machine with better things to do
+SECONDS = 600  # the machine may have better things to do
 
 
 def start(*arguments: str, size: int = 2) -> list[subprocess.Popen]:
@@ -64,8 +65,10 @@ def torchrun(*arguments: str) -> None:
 
 
 def tiny(folder: Path, *arguments: str) -> list[str]:
-    """The run of test_checkpoint.py with half its tables in each of two processes."""
-    return command(folder, "--table.num_tables", "20", "--ppo.minibatch", "128", *arguments)
+    """The run of test_checkpoint.py with half its tables in each of two processes, and all that has a state."""
+    halves = ["--table.num_tables", "20", "--ppo.minibatch", "128"]
+    stateful = ["--pool.share", "0.3", "--pool.every", "2000", "--ppo.average_kl", "0.05", "--network.critic", "full"]
+    return command(folder, *halves, *stateful, *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ from fool_env.transcript import read_transcripts
 SCRIPT = Path(__file__).resolve().parents[1] / "train" / "evaluate.py"
 RESULT_FIELDS = ["candidate", "opponent", "omniscient", "deals", "points", "points_ci", "relative", "relative_ci"]
 RESULT_FIELDS += ["gain", "gain_ci", "tens", "fool", "games", "wins", "wins_ci", "placement"]
-REPORT_FIELDS = ["agent", "players", "rules", "deals", "games", "precision", "seed", "sampling", "commit", "results"]
+REPORT_FIELDS = ["agent", "files", "players", "rules", "deals", "games", "precision", "seed", "sampling", "commit"]
+REPORT_FIELDS += ["results"]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -71,7 +72,7 @@ def test_json_holds_what_was_asked_and_what_came_out(capsys: pytest.CaptureFixtu
     assert commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit)
     results = report.pop("results")
     rules = Rules.official(5).to_dict()
-    asked = {"agent": "cautious", "players": 5, "rules": rules, "deals": 20, "games": 0}
+    asked = {"agent": "cautious", "files": {}, "players": 5, "rules": rules, "deals": 20, "games": 0}
     assert report == {**asked, "precision": None, "seed": 0, "sampling": True}
     assert [result["opponent"] for result in results] == opponents
     for result in results:
@@ -282,13 +283,13 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write_checkpoint(path, Rules.official(6), {"observation_version": 99}),
         rf"observation version 99.*{OBSERVATION_VERSION}",
     ),
-    "rules": (lambda path: write_checkpoint(path, Rules.official(6), {"rules": {"num_players": 6}}), "rules lack"),
+    "rules": (lambda path: write_checkpoint(path, Rules.official(6), {"rules": [{"num_players": 6}]}), "rules lack"),
     "code": (
         lambda path: write_checkpoint(path, Rules.official(6), weights=Payload(path.with_name("executed"))),
         "code",
     ),
     "other network": (
-        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"hidden": [8, 8], "card_facts": False}}),
+        lambda path: write_checkpoint(path, Rules.official(6), {"network": {"kind": "mlp", "hidden": [8, 8]}}),
         "do not fit",
     ),
 }

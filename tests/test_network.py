@@ -13,7 +13,7 @@ from fool_env import Game
 from fool_env._jit import kernel
 from fool_env.agents.cautious import chances, look_out
 from fool_env.agents.facts import FACTS, card_facts
-from fool_env.agents.network import CardTrunk, PolicyNetwork, make_trunk, start_with_card_values
+from fool_env.agents.network import KINDS, CardTrunk, PolicyNetwork, make_trunk, start_with_card_values
 from fool_env.cards import ACTION_COLOUR, ACTION_RANK, MAX_RANK, NUM_ACTIONS, WILD, parse_card
 from fool_env.observation import OBSERVATION_SIZE
 
@@ -116,8 +116,9 @@ def test_chances_are_those_that_cautious_reckons_with(preset: str) -> None:
             assert fact(facts, "win_chance")[i, action] == pytest.approx(win, abs=1e-5)
 
 
-def test_policy_begins_with_card_values_as_logits() -> None:
-    trunk, features = make_trunk(OBSERVATION_SIZE, [16], card_facts=True)
+@pytest.mark.parametrize("kind", ["facts", "cards"])
+def test_policy_begins_with_card_values_as_logits(kind: str) -> None:
+    trunk, features = make_trunk(OBSERVATION_SIZE, kind, [16])
     assert isinstance(trunk, CardTrunk)
     head = th.nn.Linear(features, NUM_ACTIONS)
     th.nn.init.zeros_(head.weight)
@@ -133,7 +134,7 @@ def test_policy_begins_with_card_values_as_logits() -> None:
     th.testing.assert_close(head(trunk(observations)), 2 * ranks * held)
 
 
-@pytest.mark.parametrize("card_facts", [True, False])
-def test_checkpoints_hold_no_constants(card_facts: bool) -> None:
-    names = set(PolicyNetwork([16], card_facts).state_dict())
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpoints_hold_no_constants(kind: str) -> None:
+    names = set(PolicyNetwork(kind, [16]).state_dict())
     assert all(name.endswith(("weight", "bias")) for name in names)

@@ -168,8 +168,10 @@ def test_every_decision_is_trained_exactly_once():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precision):
-    learner = make_learner(fool_tables(6, 64), hidden=(64, 64), card_facts=True, precision=precision, n_steps=48)
+@pytest.mark.parametrize(("kind", "critic"), [("facts", "view"), ("cards", "full")])
+def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precision, kind, critic):
+    tables = fool_tables(6, 64)
+    learner = make_learner(tables, hidden=(64, 64), kind=kind, critic=critic, precision=precision, n_steps=48)
     th.nn.init.normal_(learner.policy.action_net.weight, std=0.3)  # far from uniform
     learner.train = lambda: None
     next(learner.iterations(1))
@@ -179,13 +181,13 @@ def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precisio
     decisions = buffer.decisions
     differences = []
     for part in rows[th.randperm(len(rows))].split(300):  # other parts than the rollout's
-        logits, values = learner.network(decisions.observations[part])
+        logits, values = learner.network(decisions.observations[part], decisions.hands[part])
         log_probs, _ = log_prob_and_entropy(logits, decisions.masks[part], decisions.actions[part])
         differences.append((log_probs - decisions.log_probs[part]).exp() - 1)
         assert th.allclose(values, decisions.values[part], atol=1e-4)
     assert th.cat(differences).abs().max() < 1e-5
     losses = learner.losses(rows, learner._targets(rows.numpy()))
-    assert abs(losses[4]) < 1e-3 and losses[5] == 0  # approx_kl, clip_fraction
+    assert abs(losses[5]) < 1e-3 and losses[6] == 0  # approx_kl, clip_fraction
 
 
 def test_carried_decisions_keep_the_probability_of_the_policy_that_acted():
@@ -314,7 +316,7 @@ def test_results_depend_on_the_seed_and_not_on_the_number_of_threads():
 
     def run(seed: int, threads: int) -> tuple:
         learner = make_learner(
-            fool_tables(6, 64), hidden=(64, 64), card_facts=True, seed=seed, threads=threads, n_steps=40
+            fool_tables(6, 64), hidden=(64, 64), kind="facts", seed=seed, threads=threads, n_steps=40
         )
         played = []
         for _ in learner.iterations(40 * 64 * 4):

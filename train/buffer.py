@@ -1,8 +1,8 @@
 """SeatRollout: the decisions of many seats at many tables, credited seat by seat.
 
-A *decision* is a play with more than one legal action. Forced plays are carried out without asking the network: no
-policy gradient can come of them, and in FOOL about a sixth of all plays are forced. A seat's transition runs from one
-of its decisions to its next, whoever plays in between, with all reward that it is paid meanwhile.
+A *decision* is a play of the network's with more than one legal action. Forced plays are carried out without asking
+it: no policy gradient can come of them, and in FOOL about a sixth of all plays are forced. A seat's transition runs
+from one of its decisions to its next, whoever plays in between, with all reward that it is paid meanwhile.
 
 A decision whose successor has not been seen when the rollout ends stays *open*: it is carried over with the reward
 paid since, and trained after the next rollout, against the probability with which it was taken. So every decision is
@@ -23,17 +23,25 @@ from fool_env.rules import MAX_PLAYERS
 from fool_env.train.vec_env import NativeTables
 
 NO_ROW = -1
+UNDECIDED = -1
 _PIECE = 512
 
 
 @kernel
 def find_decisions(
-    masks: np.ndarray, first_row: int, actions: np.ndarray, rows: np.ndarray, tables: np.ndarray, legal: np.ndarray
+    masks: np.ndarray,
+    opponents: np.ndarray,
+    first_row: int,
+    actions: np.ndarray,
+    rows: np.ndarray,
+    tables: np.ndarray,
+    legal: np.ndarray,
 ) -> int:
-    """Give each table that faces a decision the next row, and play the forced ones.
+    """Give each table at which the network faces a decision the next row, and play the forced ones.
 
-    Fills `actions` of the forced tables, `rows` (each table's row, -1 where forced), and of each new row `tables` (its
-    table) and `legal` (its number of legal actions).
+    Fills `actions` of the forced tables, and UNDECIDED where an opponent (uint8[tables] `opponents`) has a choice;
+    `rows` (each table's row, NO_ROW in both cases); and of each new row `tables` (its table) and `legal` (its number
+    of legal actions).
     Returns the number of decisions, or -1 - table for a table without any legal action.
     """
     count = 0
@@ -47,6 +55,9 @@ def find_decisions(
             for action in range(masks.shape[1]):
                 if masks[table, action]:
                     actions[table] = action
+            rows[table] = NO_ROW
+        elif opponents[table]:
+            actions[table] = UNDECIDED
             rows[table] = NO_ROW
         else:
             rows[table] = first_row + count
@@ -179,6 +190,7 @@ class Decisions(NamedTuple):
     actions: th.Tensor  # int64[rows]
     log_probs: th.Tensor  # float32[rows], under the policy that acted
     values: th.Tensor  # float32[rows]
+    hands: th.Tensor  # uint8[rows, cards], what the others hold, for a critic that sees it; else of no width
 
     def at(self, rows: th.Tensor) -> Decisions:
         """A copy of some rows."""
@@ -203,12 +215,15 @@ class SeatRollout:
         gae_lambda: float = 0.95,
         n_envs: int = 1,
         num_seats: int = MAX_PLAYERS,
+        with_hands: bool = False,
     ) -> None:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.device = th.device(device)
         self.steps, self.tables, self.seats = buffer_size, n_envs, num_seats
         self._observation_size = int(np.prod(observation_space.shape))
         self._num_actions = int(action_space.n)
+        self.capacity = (self.steps + self.seats) * self.tables  # rows
+        self._hands_size = (num_seats - 1) * self._num_actions if with_hands else 0
         self.size = 0  # rows in use, those carried over first
         self.carried = 0  # rows carried over
         self._step = 0
@@ -218,13 +233,14 @@ class SeatRollout:
         if self._allocated:
             return
         self._allocated = True
-        capacity = (self.steps + self.seats) * self.tables
+        capacity = self.capacity
         self.decisions = Decisions(
             observations=th.zeros((capacity, self._observation_size), device=self.device),
             masks=th.zeros((capacity, self._num_actions), dtype=th.bool, device=self.device),
             actions=th.zeros(capacity, dtype=th.int64, device=self.device),
             log_probs=th.zeros(capacity, device=self.device),
             values=th.zeros(capacity, device=self.device),
+            hands=th.zeros((capacity, self._hands_size), dtype=th.uint8, device=self.device),
         )
         self._tables = np.zeros(self.tables, np.int64)  # the table of each new decision
         self.legal = np.zeros(capacity, np.int16)  # the number of legal actions at each decision
@@ -234,6 +250,7 @@ class SeatRollout:
         self.players = np.zeros((self.steps, self.tables), np.int64)
         self.rewards = np.zeros((self.steps, self.tables, self.seats), np.float32)
         self.dones = np.zeros((self.steps, self.tables), np.bool_)
+        self.opponents = np.zeros((self.steps, self.tables), np.uint8)  # 1: the play was none of the network's
         self.open_rows = np.full((self.tables, self.seats), NO_ROW, np.int64)
         self.open_rewards = np.zeros((self.tables, self.seats), np.float64)
 
@@ -259,8 +276,13 @@ class SeatRollout:
         self.open_rewards[:] = 0.0
         self.begin()
 
-    def add_decisions(self, tables: NativeTables, actions: np.ndarray) -> slice:
-        """Find the decisions that the tables face before a step; int64[tables] `actions` receives the forced plays.
+    def add_decisions(self, tables: NativeTables, actions: np.ndarray, opponents: np.ndarray | None = None) -> slice:
+        """Find the decisions that the tables face before a step.
+
+        Args:
+            tables: the tables.
+            actions: int64[tables], receives the forced plays, and UNDECIDED where an opponent has a choice.
+            opponents: bool[tables], where somebody else than the network is to act; None for nowhere.
 
         Returns:
             A row for each, for `take_in` and then for what is decided.
@@ -269,7 +291,9 @@ class SeatRollout:
             ValueError: a table has no legal action.
         """
         first, step_rows, legal = self.size, self.rows[self._step], self.legal[self.size : self.size + self.tables]
-        count = find_decisions(tables.masks, first, actions, step_rows, self._tables, legal)
+        step_opponents = self.opponents[self._step]
+        step_opponents[:] = 0 if opponents is None else opponents
+        count = find_decisions(tables.masks, step_opponents, first, actions, step_rows, self._tables, legal)
         if count < 0:
             raise ValueError(
                 f"table {-1 - count} has no legal action: its action mask is all zero, "
@@ -280,10 +304,14 @@ class SeatRollout:
         return slice(first, self.size)
 
     def take_in(self, tables: NativeTables, rows: slice, first: int) -> None:
-        """Copy observations and masks into some of the new rows, of which `first` is the first."""
-        index = th.from_numpy(self._tables[rows.start - first : rows.stop - first])
+        """Copy observations, masks and hands into some of the new rows, of which `first` is the first."""
+        numbers = self._tables[rows.start - first : rows.stop - first]
+        index = th.from_numpy(numbers)
         self.decisions.observations[rows] = th.from_numpy(tables.observations).index_select(0, index)
         self.decisions.masks[rows] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
+        if self._hands_size:
+            hands = tables.hands_of(numbers)[:, 1:]  # its own hand a seat has in its observation
+            self.decisions.hands[rows] = th.from_numpy(hands.reshape(len(numbers), -1))
 
     def place_actions(self, rows: slice, actions: np.ndarray) -> None:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""

@@ -10,25 +10,81 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
+import torch as th
 from numpy.lib.npyio import NpzFile
+from stable_baselines3.common.logger import Logger
+from torch import nn
 
 from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, CheckpointError, read_description
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
-from fool_env.train.config import TrainConfig
-from fool_env.train.provenance import source_commit
-from fool_env.train.selfplay import SelfPlayPPO
+from fool_env.train.compute import Shards
+from fool_env.train.config import RunConfig
+from fool_env.train.distributed import Ranks
+from fool_env.train.provenance import hardware, source_commit
+from fool_env.train.stages import stage_at
 
 STATE_FILE: Final = "state.npz"
 _PACKAGES: Final = ("fool-env", "numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
 
 
-def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds: float) -> None:
+class Learner(Protocol):
+    """What a run trains, and a checkpoint holds: `SelfPlayPPO`, or what learns in another way."""
+
+    num_timesteps: int
+    """Plays so far, over all tables."""
+    iteration: int
+    """Iterations so far."""
+
+    @property
+    def policy(self) -> nn.Module:
+        """The network, its parts named as in Stable-Baselines3."""
+
+    @property
+    def device(self) -> th.device:
+        """Where the network lies."""
+
+    @property
+    def compute(self) -> Shards:
+        """What computes."""
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that train it together."""
+
+    @property
+    def logger(self) -> Logger:
+        """Where iterations are logged."""
+
+    def set_logger(self, logger: Logger) -> None:
+        """Log there."""
+
+    def iterations(self, total_timesteps: int, *, reset_num_timesteps: bool) -> Iterator[int]:
+        """Train for so many plays more, and yield each iteration's number once it is over."""
+
+    def dump_logs(self, iteration: int) -> None:
+        """Write the iteration's row to the logger."""
+
+    def save(self, path: io.BytesIO) -> None:
+        """Write a zip with the network's tensors (`policy.pth`) and the optimizer's."""
+
+    def load_tensors(self, path: Path) -> None:
+        """Read the tensors from such a zip, with `weights_only=True`; nothing is unpickled."""
+
+    def run_state(self) -> dict[str, np.ndarray]:
+        """What it needs to go on exactly, besides those tensors."""
+
+    def load_run_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from `run_state`."""
+
+
+def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: float) -> None:
     """Write a checkpoint between two iterations; the file appears whole or not at all. All ranks call it, one writes.
 
     Args:
@@ -49,12 +105,13 @@ def save_checkpoint(path: Path, model: SelfPlayPPO, config: TrainConfig, seconds
         state |= {f"{_prefix(rank, size)}{name}": array for name, array in of_rank.items()}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, model.num_timesteps), indent=2))
+        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
 
 
-def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
+def load_checkpoint(path: Path, model: Learner) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 
     Each rank reads its own state from the file.
@@ -67,10 +124,20 @@ def load_checkpoint(path: Path, model: SelfPlayPPO) -> float:
     with _open_state(path) as file:
         seconds, prefix = float(file["seconds"]), _prefix(ranks.rank, ranks.size)
         state = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
-    # Tensors with weights_only=True; nothing is unpickled.
-    model.set_parameters(str(path), exact_match=True, device=model.device)
+    model.load_tensors(path)
     model.load_run_state(state)
     return seconds
+
+
+def training_seconds(path: Path) -> float:
+    """How long the run had taken when the checkpoint was saved.
+
+    Raises:
+        CheckpointError: the file is no checkpoint of a run.
+    """
+    read_description(path)
+    with _open_state(path) as file:
+        return float(file["seconds"])
 
 
 def _check(path: Path, size: int) -> None:
@@ -108,15 +175,16 @@ def checkpoint_name(steps: int) -> str:
     return f"{steps:012d}.zip"
 
 
-def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
+def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
     """What `fool.json` says."""
     return {
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": config.table.make_rules().to_dict(),
-        "episode": config.table.episode,
-        "reward": config.table.reward,
+        "rules": [rules.to_dict() for rules in config.table.make_rules()],
+        "method": config.method,
+        "choice": config.choice,
+        **stage_at(config, steps)._asdict(),
         "network": {**asdict(config.network), "activation": "relu"},
         "steps": steps,
         "seed": config.seed,
@@ -124,6 +192,10 @@ def describe_run(config: TrainConfig, steps: int) -> dict[str, Any]:
         "commit": source_commit(),
         "packages": {name: metadata.version(name) for name in _PACKAGES},
     }
+
+
+def _name(device: th.device) -> str:
+    return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 # them at once, and torchrun ends those that wait on a GPU.
 _PATIENCE: Final = timedelta(hours=12)
 _BAD_INPUT: Final = 2
+_RANKS: Final = 4  # beside the arena's TRAINING, SELECTION and REPORT and the pool's, so that no luck is used twice
 
 
 class RanksError(RuntimeError):
@@ -51,6 +52,8 @@ class Ranks:
     def join(cls) -> Ranks:
         """Meet the other processes, as torchrun's environment variables have it; without them, stay alone.
 
+        Who has met them already is told the same again.
+
         Raises:
             RanksError: they were not to be met.
         """
@@ -59,7 +62,8 @@ class Ranks:
         with _talking(f"rank {os.environ.get('RANK', '?')} does not find the others"):
             # A tensor goes by the backend of its device; whatever is no gradient lies on the CPU.
             backend = "cpu:gloo,cuda:nccl" if th.cuda.is_available() else "gloo"
-            dist.init_process_group(backend, timeout=_PATIENCE)
+            if not dist.is_initialized():
+                dist.init_process_group(backend, timeout=_PATIENCE)
         local_rank, local_size = (int(os.environ.get(f"LOCAL_{name}", 0)) for name in ("RANK", "WORLD_SIZE"))
         return cls(dist.get_rank(), dist.get_world_size(), local_rank, max(local_size, 1))
 
@@ -76,7 +80,7 @@ class Ranks:
 
     def seed(self, seed: int) -> int:
         """A seed of this rank's own; alone, the seed itself."""
-        return seed if self.size == 1 else int(derive(np.uint64(seed), self.rank))
+        return seed if self.size == 1 else int(derive(derive(np.uint64(seed), _RANKS), self.rank))
 
     def device(self, name: str) -> str:
         """The device that a config names, each process of a machine on its own GPU.
@@ -111,27 +115,45 @@ class Ranks:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), 0)
 
-    def totals(self, *numbers: float) -> list[float]:
-        """Sums of numbers over all ranks."""
-        totals = th.tensor(numbers, dtype=th.float64)
+    def totals(self, numbers: Any) -> np.ndarray:
+        """Sums of numbers, an array or a list, over all ranks: float64."""
+        totals = th.tensor(np.asarray(numbers, np.float64))
         self._all_reduce(totals)
-        return totals.tolist()
+        return totals.numpy()
 
     def any(self, flag: bool) -> bool:
         """Whether it holds for any rank."""
-        return self.totals(float(flag))[0] > 0
+        return bool(self.totals([flag])[0])
 
-    def counts(self, count: int) -> list[int]:
-        """The count of each rank."""
-        return list(map(int, self.totals(*(count * (rank == self.rank) for rank in range(self.size)))))
+    def minibatches(self, rows: int, largest: int) -> list[int]:
+        """How many rows, over all ranks, each minibatch has, if this rank has so many, and none is to have more.
 
-    def moments(self, values: np.ndarray) -> tuple[float, float]:
-        """Mean and standard deviation of float32 values, over those of all ranks."""
-        doubles = values.astype(np.float64)
-        count, total = self.totals(len(doubles), float(doubles.sum()))
-        mean = total / count
-        (squares,) = self.totals(float(np.square(doubles - mean).sum()))
-        return mean, (squares / count) ** 0.5
+        As many minibatches at every rank, which `tensor_split` makes equally large but for one row.
+        """
+        counts = self.totals([rows * (rank == self.rank) for rank in range(self.size)]).astype(int)
+        number = -(-int(counts.max()) // largest)
+        return [int((counts // number + (batch < counts % number)).sum()) for batch in range(number)]
+
+    def moments(
+        self, values: np.ndarray, groups: np.ndarray | None = None, num_groups: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation over all ranks' values, or over each group of them.
+
+        Args:
+            values: float32 (k,).
+            groups: int64 (k,), the number of each one's group.
+            num_groups: how many groups there are.
+
+        Returns:
+            float64 (num_groups,) twice; 0 for a group without values.
+        """
+        groups = np.zeros(len(values), np.int64) if groups is None else groups
+        counts, sums = self.totals(
+            [np.bincount(groups, minlength=num_groups), np.bincount(groups, values, minlength=num_groups)]
+        )
+        means = sums / np.maximum(counts, 1)
+        squares = self.totals(np.bincount(groups, np.square(values - means[groups]), minlength=num_groups))
+        return means, np.sqrt(squares / np.maximum(counts, 1))
 
     def gather(self, thing: Result) -> list[Result]:
         """What each rank has, in their order, at the first; an empty list elsewhere."""

@@ -35,7 +35,7 @@ from fool_env.agents.arena import (
     make_opponents,
     open_results,
 )
-from fool_env.agents.batches import BatchFile
+from fool_env.agents.batches import BatchFile, checkpoint_digests
 from fool_env.agents.intervals import Interval
 from fool_env.agents.workers import Workers
 from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, output_console, refuse
@@ -267,8 +267,10 @@ def _interruption(task: Task, finished: int) -> str:
 
 
 def _report(task: Task, results: list[Evaluation]) -> dict[str, Any]:
+    agents = [agent for candidate, opponents in task.matchups for agent in (candidate, *opponents)]
     return {
         "agent": task.candidate.name,
+        "files": {name: digest for agent in agents for name, digest in checkpoint_digests(agent.name).items()},
         "players": task.rules.num_players,
         "rules": task.rules.to_dict(),
         "deals": task.terms.deals,

@@ -76,3 +76,34 @@ class _MaskedCategorical(th.autograd.Function):
         log_prob_grad, entropy_grad = grads[0].unsqueeze(1), grads[1].unsqueeze(1)
         grad = (log_probabilities + entropy.unsqueeze(1)).mul_(-entropy_grad).sub_(log_prob_grad).mul_(probabilities)
         return grad.scatter_add_(1, actions.unsqueeze(1), log_prob_grad), None, None
+
+
+def divergence(logits: th.Tensor, masks: th.Tensor, reference: th.Tensor) -> th.Tensor:
+    """The Kullback-Leibler divergence of each choice from a reference's: the sum of p log(p / q), in nats.
+
+    Args:
+        logits: float32[rows, actions], of p.
+        masks: bool[rows, actions], at least one True in each row.
+        reference: float32[rows, actions], log q; illegal actions' are ignored.
+
+    Returns:
+        float32[rows], with a gradient towards the logits.
+    """
+    result: th.Tensor = _Divergence.apply(logits, masks, reference)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Divergence(th.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: th.Tensor, masks: th.Tensor, reference: th.Tensor) -> th.Tensor:
+        probabilities, log_probabilities = masked_softmax(logits, masks)
+        excess = (log_probabilities - reference).masked_fill_(~masks, 0.0)
+        total = (probabilities * excess).sum(-1)
+        ctx.save_for_backward(probabilities, excess, total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: th.Tensor) -> tuple[th.Tensor, None, None]:
+        """Gradient of a legal logit l_i: p_i (log(p_i / q_i) - the divergence)."""
+        probabilities, excess, total = ctx.saved_tensors
+        return probabilities * (excess - total.unsqueeze(1)) * grads[0].unsqueeze(1), None, None

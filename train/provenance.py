@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -43,6 +44,16 @@ def machine() -> dict[str, str]:
     """The versions of what decides speed and results, and the CPU's model."""
     packages = {name: version(name) for name in ("fool-env", "numpy", "numba")}
     return {**packages, "python": platform.python_version(), "cpu": _cpu_model()}
+
+
+def hardware() -> dict[str, str | int]:
+    """The CPU's model, and how many cores this process may use."""
+    return {"cpu": _cpu_model(), "cores": usable_cores()}
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

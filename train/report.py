@@ -99,7 +99,7 @@ def duration(seconds: float) -> str:
 
 
 def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[dict[str, Any]]) -> None:
-    """Draw curves.png: strength against each opponent, entropy, explained variance, speed, all over steps.
+    """Draw curves.png: strength against each opponent, exploration, explained variance, speed, all over steps.
 
     Args:
         path: the picture.
@@ -111,16 +111,16 @@ def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[di
 
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
-    strength, entropy, variance, speed = figure.subplots(2, 2).flat
-    for opponent in dict.fromkeys(result["opponent"] for entry in history for result in entry["results"]):
+    strength, exploration, variance, speed = figure.subplots(2, 2).flat
+    for table in dict.fromkeys(result["table"] for entry in history for result in entry["results"]):
         points = [
             (entry["steps"] / 1e6, result["relative"], result["relative_ci"])
             for entry in history
             for result in entry["results"]
-            if result["opponent"] == opponent
+            if result["table"] == table
         ]
         millions, relative, intervals = zip(*points, strict=True)
-        (line,) = strength.plot(millions, relative, label=f"table of {opponent}")
+        (line,) = strength.plot(millions, relative, label=f"table of {table}")
         bands = [interval or [value, value] for value, interval in zip(relative, intervals, strict=True)]
         low, high = zip(*bands, strict=True)
         strength.fill_between(millions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
@@ -128,8 +128,10 @@ def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[di
     strength.set(title="Points a round relative to the other seats", ylabel="points")
     if history:
         strength.legend()
+    entropy = (exploration, "train/relative_entropy", "Entropy of decisions, % of log(legal actions)", 100)
+    epsilon = (exploration, "train/epsilon", "Decisions left to chance, %", 100)
     for axes, key, title, scale in (
-        (entropy, "train/relative_entropy", "Entropy of decisions, % of log(legal actions)", 100),
+        epsilon if rows and epsilon[1] in rows[0] else entropy,
         (variance, "train/explained_variance", "Variance of returns that values explain, %", 100),
         (speed, "time/fps", "Speed, thousands of steps a second", 1e-3),
     ):

@@ -12,26 +12,29 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
-from torch import nn
 
-from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
+from fool_env import FoolVectorEnv
+from fool_env.agents.network import PolicyNetwork
+from fool_env.observation import first_float
+from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
-from fool_env.train.compute import Shards
+from fool_env.train.compute import Shards, one_thread
 from fool_env.train.distributed import Ranks
-from fool_env.train.policy import log_prob_and_entropy, masked_softmax, sample
+from fool_env.train.losses import LOSSES, Targets, ppo_losses, standardised
+from fool_env.train.policy import masked_softmax, sample
+from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
 
 Self = TypeVar("Self", bound="SelfPlayPPO")
@@ -39,42 +42,15 @@ Self = TypeVar("Self", bound="SelfPlayPPO")
 COLUMNS = (
     *("time/iterations", "time/total_timesteps", "time/fps"),
     *("rollout/episodes", "rollout/forced_plays", "rollout/decisions"),
-    *("train/policy_loss", "train/value_loss", "train/entropy", "train/relative_entropy"),
+    *("train/policy_loss", "train/value_loss", "train/entropy", "train/average_kl", "train/relative_entropy"),
     *("train/approx_kl", "train/clip_fraction", "train/explained_variance"),
     *("train/learning_rate", "train/entropy_coefficient", "train/clip_range", "train/updates"),
+    *("pool/members", "pool/learner_relative"),
 )
-"""What an iteration logs."""
+"""What an iteration logs; the last two only where there is a pool."""
 
-LOSSES = ("policy_loss", "value_loss", "entropy", "relative_entropy", "approx_kl", "clip_fraction")
-"""Means over a rollout's minibatches; relative_entropy is the entropy over log(number of legal actions)."""
-
-
-class Targets(NamedTuple):
-    """What the update aims at, for every row of the buffer: float32[rows] each."""
-
-    advantages: th.Tensor
-    returns: th.Tensor
-    log_legal: th.Tensor  # log(number of legal actions)
-
-    def at(self, rows: th.Tensor) -> Targets:
-        """A copy of some rows."""
-        return Targets(*(target.index_select(0, rows) for target in self))
-
-
-class Trunk(BaseFeaturesExtractor):
-    """The layers that policy and value share, as SB3's features extractor; see `fool_env.agents.network`."""
-
-    def __init__(
-        self, observation_space: spaces.Box, hidden: Sequence[int] = (256, 256), card_facts: bool = True
-    ) -> None:
-        layers, features = make_trunk(int(np.prod(observation_space.shape)), hidden, card_facts)
-        super().__init__(observation_space, features)
-        self.layers = layers
-
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> [rows, features]."""
-        features: th.Tensor = self.layers(observations)
-        return features
+_PIECE = 2048
+_NUM_PLAYERS = first_float("num_players")
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -86,6 +62,8 @@ class SelfPlayPPO(MaskablePPO):
         n_steps: plays at each table in a rollout.
         batch_size: decisions in a minibatch, at most; minibatches of one rollout are equally large.
         gamma: discount from one of a seat's decisions to its next.
+        average_kl: weight of the divergence from an average of the policy over its iterations.
+        average_decay: what is left of that average at each iteration.
         reward_scale: multiplies the rewards of the environment.
         precision: "float32", "bfloat16" (autocast, in rollout and update alike) or "auto": the faster one.
         shards: parts into which a batch is cut. Results depend on it, in the last bits.
@@ -110,6 +88,8 @@ class SelfPlayPPO(MaskablePPO):
         ent_coef: float | Schedule = 0.01,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
+        average_kl: float = 0.0,
+        average_decay: float = 0.95,
         reward_scale: float = 1.0,
         precision: str = "auto",
         shards: int = 2,
@@ -142,27 +122,28 @@ class SelfPlayPPO(MaskablePPO):
             _init_setup_model=False,
         )
         self.entropy_schedule: float | Schedule = ent_coef
+        self.average_kl = average_kl
+        self.average_decay = average_decay
         self.reward_scale = reward_scale
         self.precision = precision
         self.shards = shards
         self.threads = threads
         self.ranks = Ranks() if ranks is None else ranks
         self.iteration = 0
+        self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
 
     def _setup_model(self) -> None:
-        threads = th.get_num_threads()
-        th.set_num_threads(1)  # with several, SB3's orthogonal matrices would depend on how many, in the last bits
-        super()._setup_model()
-        th.set_num_threads(threads)
-        trunk = getattr(self.policy.features_extractor, "layers", None)
-        if isinstance(trunk, CardTrunk):  # after SB3 has initialised all layers in its own way
-            start_with_card_values(trunk, cast(nn.Linear, self.policy.action_net))
+        self.sees_hands = self.policy_kwargs.get("critic") == "full"
+        self.rollout_buffer_kwargs["with_hands"] = self.sees_hands
+        with one_thread():  # SB3's orthogonal matrices depend on their number, in the last bits
+            super()._setup_model()
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
         self.generator = th.Generator().manual_seed(self.ranks.seed(th.seed() if self.seed is None else self.seed))
         self._parameters = list(self.policy.parameters())
+        self.start_average()
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -170,7 +151,8 @@ class SelfPlayPPO(MaskablePPO):
         return [
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
-            *("compute", "generator", "ranks", "_parameters"),
+            "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
+            *("compute", "generator", "ranks", "_parameters", "average", "pool"),
         ]
 
     @property
@@ -180,13 +162,46 @@ class SelfPlayPPO(MaskablePPO):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
 
-    def network(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """float32[rows, K] -> logits float32[rows, actions], values float32[rows]: the pass of rollout and update."""
+    def start_average(self) -> None:
+        """Let the average policy, if it plays a part, begin as the policy is."""
+        network = self.policy_network().to(self.device)
+        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
+
+    def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
+        """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
+        self.set_env(SelfPlayVecEnv(tables), force_reset=False)
+        self._last_obs = tables.observations
+        self.reward_scale = reward_scale
+        self.rollout_buffer.clear()
+        if self.pool is not None:
+            self.pool.change_tables(tables)
+
+    def policy_network(self) -> PolicyNetwork:
+        """A copy of the policy as it is now, without the critic, on the CPU."""
+        return PolicyNetwork.from_policy(
+            **self.policy_kwargs["features_extractor_kwargs"], state=self.policy.state_dict()
+        )
+
+    def network(self, observations: th.Tensor, hands: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """The pass of rollout and update.
+
+        Args:
+            observations: float32[rows, K].
+            hands: uint8[rows, cards], what the others hold, for a critic that sees it.
+
+        Returns:
+            Logits float32[rows, actions], and values float32[rows].
+        """
         policy = self.policy
         with self.compute.autocast():
             features = policy.features_extractor(observations)
-            logits, values = policy.action_net(features), policy.value_net(features)
+            logits = policy.action_net(features)
+            values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
+
+    def load_tensors(self, path: Path) -> None:
+        """Read policy and optimizer from a checkpoint: tensors with `weights_only=True`, nothing is unpickled."""
+        self.set_parameters(str(path), exact_match=True, device=self.device)
 
     def run_state(self) -> dict[str, np.ndarray]:
         """What a run needs between two iterations to go on exactly, besides policy and optimizer."""
@@ -197,6 +212,8 @@ class SelfPlayPPO(MaskablePPO):
             "generator": self.generator.get_state().numpy(),
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
             **{f"open/{name}": array for name, array in self.rollout_buffer.state_dict().items()},
+            **{f"average/{name}": array for name, array in (self.average.state_dict() if self.average else {}).items()},
+            **({} if self.pool is None else {f"pool/{name}": array for name, array in self.pool.state_dict().items()}),
         }
 
     def load_run_state(self, state: dict[str, np.ndarray]) -> None:
@@ -211,6 +228,10 @@ class SelfPlayPPO(MaskablePPO):
         self.generator.set_state(th.from_numpy(state["generator"]))
         self.tables.load_state_dict(part("tables/"))
         self.rollout_buffer.load_state_dict(part("open/"))
+        if self.average is not None:
+            self.average.load_state_dict(part("average/"))
+        if self.pool is not None:
+            self.pool.load_state_dict(part("pool/"))
 
     def learn(  # type: ignore[override]  # sb3-contrib's own arguments
         self: Self,
@@ -258,6 +279,8 @@ class SelfPlayPPO(MaskablePPO):
             if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
                 break
             self.train()
+            if self.pool is not None:
+                self.pool.end_iteration(self.num_timesteps, self.logger, self.ranks)
             self.iteration += 1
             seconds = time.perf_counter() - start
             self.logger.record("time/fps", (self.num_timesteps - steps_before) / seconds)
@@ -279,17 +302,21 @@ class SelfPlayPPO(MaskablePPO):
         use_masking: bool = True,
     ) -> bool:
         """Play `n_rollout_steps` at every table into the buffer; False if the callback ended the training."""
-        buffer, tables = rollout_buffer, self.tables
+        buffer, tables, pool = rollout_buffer, self.tables, self.pool
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
         uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
         for step in range(n_rollout_steps):
-            rows = buffer.add_decisions(tables, actions)
+            rows = buffer.add_decisions(tables, actions, None if pool is None else pool.to_act())
             self._decide(rows, uniforms[step])
             buffer.place_actions(rows, actions)
+            if pool is not None:
+                pool.play(actions, self.compute)
             tables.step(actions)
             buffer.add_outcome(tables, self.reward_scale)
+            if pool is not None:
+                pool.add_outcome()
             self.num_timesteps += env.num_envs * self.ranks.size
             callback.update_locals(locals())
             if not callback.on_step():
@@ -307,7 +334,7 @@ class SelfPlayPPO(MaskablePPO):
         def decide(part: slice) -> None:
             with th.inference_mode():
                 buffer.take_in(tables, part, rows.start)
-                logits, values = self.network(decisions.observations[part])
+                logits, values = self.network(decisions.observations[part], decisions.hands[part])
                 probabilities, log_probs = masked_softmax(logits, decisions.masks[part])
                 actions = sample(probabilities, uniforms[part.start - rows.start : part.stop - rows.start])
                 decisions.actions[part] = actions
@@ -321,42 +348,55 @@ class SelfPlayPPO(MaskablePPO):
         self._update_learning_rate(self.policy.optimizer)
         self.ent_coef = self.entropy_schedule(self._current_progress_remaining)  # type: ignore[operator]
         rows = self.rollout_buffer.trainable
-        counts = self.ranks.counts(len(rows))
-        if sum(counts) == 0:  # so few steps that no seat came to its second decision
+        totals = self.ranks.minibatches(len(rows), self.batch_size or self.rollout_buffer.capacity)
+        if not totals:  # so few steps that no seat came to its second decision
             return
         targets = self._targets(rows)
         index = th.from_numpy(rows)
-        # As many minibatches at every rank, and the rows of each over all ranks; they are equally large but for one.
-        batches = math.ceil(max(counts) / (self.batch_size or max(counts)))
-        totals = [sum(count // batches + (batch < count % batches) for count in counts) for batch in range(batches)]
         losses = []
         for _ in range(self.n_epochs):
             order = index[th.randperm(len(index), generator=self.generator)].to(self.device)
-            for batch, total in zip(order.tensor_split(batches), totals, strict=True):
+            for batch, total in zip(order.tensor_split(len(totals)), totals, strict=True):
                 losses.append(self._update(batch, targets, total))
             self._n_updates += 1
+        if self.average is not None:
+            self.average.update(self.policy_network())
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
-        """What the update needs of every row; advantages have mean 0 and deviation 1 over all ranks' rows."""
+        """What the update needs of every row; advantages are standardised over all ranks' rows of as many players."""
         buffer = self.rollout_buffer
         used = slice(0, buffer.size)
         advantages = th.from_numpy(buffer.advantages[used])
         values = buffer.decisions.values[used].cpu()
-        mean, deviation = self.ranks.moments(buffer.advantages[rows])
+        standard, players = th.zeros_like(advantages), buffer.decisions.observations[used, _NUM_PLAYERS].cpu()
+        standard[rows] = standardised(advantages[rows], players[rows], self.ranks)
         targets = Targets(
-            (advantages - mean) / (deviation + 1e-8),
+            standard,
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
+            self._average_log_probs(used),
         )
         return Targets(*(target.to(self.device) for target in targets))
 
+    def _average_log_probs(self, rows: slice) -> th.Tensor:
+        average, decisions = self.average, self.rollout_buffer.decisions
+        if average is None:
+            return th.zeros((rows.stop, 0))
+        starts = range(0, rows.stop, _PIECE)
+
+        def piece(start: int) -> th.Tensor:
+            part = slice(start, min(start + _PIECE, rows.stop))
+            return average.log_probs(decisions.observations[part], decisions.masks[part])
+
+        return th.cat(self.compute.map(piece, starts))
+
     def _update(self, batch: th.Tensor, targets: Targets, total: int) -> th.Tensor:
-        """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[6]."""
+        """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[7]."""
 
         def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
             losses = self.losses(part, targets)
-            loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2]
+            loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2] + self.average_kl * losses[3]
             return th.autograd.grad(loss / total, self._parameters), losses.detach()
 
         parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
@@ -375,21 +415,10 @@ class SelfPlayPPO(MaskablePPO):
         return losses / total
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
-        """The LOSSES of some rows, summed: float32[6], of which the first three carry gradients."""
-        decisions, (advantages, returns, log_legal) = self.rollout_buffer.decisions.at(rows), targets.at(rows)
-        logits, values = self.network(decisions.observations)
-        log_probs, entropy = log_prob_and_entropy(logits, decisions.masks, decisions.actions)
-        log_ratio = log_probs - decisions.log_probs
-        ratio = log_ratio.exp()
-        clip_range = self._clip_range_now()
-        clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
-        with th.no_grad():
-            relative_entropy = entropy / log_legal
-            approx_kl = ratio - 1 - log_ratio
-            clip_fraction = ((ratio - 1).abs() > clip_range).float()
-        policy_loss = -th.min(advantages * ratio, advantages * clipped)
-        value_loss = (returns - values).square()
-        return th.stack([policy_loss, value_loss, entropy, relative_entropy, approx_kl, clip_fraction]).sum(1)
+        """The LOSSES of some rows, summed: float32[7], of which the first four carry gradients."""
+        decisions = self.rollout_buffer.decisions.at(rows)
+        logits, values = self.network(decisions.observations, decisions.hands)
+        return ppo_losses(logits, values, decisions, targets.at(rows), self._clip_range_now())
 
     def _clip_range_now(self) -> float:
         return self.clip_range(self._current_progress_remaining)  # type: ignore[operator]  # a schedule by now
@@ -397,16 +426,18 @@ class SelfPlayPPO(MaskablePPO):
     def _record(self, rows: np.ndarray, targets: Targets, losses: list[float]) -> None:
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
-        (_, unexplained), (_, spread) = self.ranks.moments(returns - values), self.ranks.moments(returns)
-        episodes, forced, plays, decisions = self.ranks.totals(
-            int(buffer.dones.sum()), int((buffer.rows == NO_ROW).sum()), buffer.rows.size, len(rows)
+        (_, (unexplained,)), (_, (spread,)) = self.ranks.moments(returns - values), self.ranks.moments(returns)
+        explained = 1 - (unexplained / spread) ** 2 if spread else math.nan
+        own = buffer.opponents == 0  # the network's plays
+        forced, plays, episodes, decisions = self.ranks.totals(
+            [(own & (buffer.rows == NO_ROW)).sum(), own.sum(), buffer.dones.sum(), len(rows)]
         )
         self.logger.record("rollout/episodes", int(episodes))
         self.logger.record("rollout/forced_plays", forced / plays)
         self.logger.record("rollout/decisions", int(decisions))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)
-        self.logger.record("train/explained_variance", 1 - (unexplained / spread) ** 2 if spread else math.nan)
+        self.logger.record("train/explained_variance", explained)
         self.logger.record("train/entropy_coefficient", self.ent_coef)
         self.logger.record("train/clip_range", self._clip_range_now())
         self.logger.record("train/updates", self._n_updates)

@@ -25,6 +25,9 @@ class NativeTables(Protocol):
     def step(self, actions: np.ndarray) -> None:
         """Play int64 (tables,) actions."""
 
+    def hands_of(self, tables: np.ndarray) -> np.ndarray:
+        """Every hand at int64 (n,) tables, that of the seat to act first, for critics: float32 (n, seats, actions)."""
+
     def state_dict(self) -> dict[str, np.ndarray]:
         """Everything that the future depends on."""
 

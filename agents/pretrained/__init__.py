@@ -1,0 +1,1 @@
+"""The trained agents that come with the package: NAME.zip plays, NAME.md says what it is; see `shipped.py`."""

@@ -1,0 +1,247 @@
+"""Studies: one config with several seeds, or Optuna's search for the best values of some of its keys.
+
+    python train/sweep.py --config configs/6p.yaml --seeds 0 1 2 3 4
+    python train/sweep.py --config mine.yaml yours.yaml --seeds 0 1 2 --total_steps 6000000
+    python train/sweep.py --config configs/6p.yaml --study rates --trials 20 --total_steps 6000000 \\
+        --search ppo.learning_rate=log:1e-4:3e-3 "network.hidden=choice:[256,256]|[512,256]"
+
+Every other option is one of `train/ppo.py`, for all runs. Each run is a folder as `train/ppo.py` leaves it. The same
+command goes on where it was interrupted, and the runs that are finished stay as they are; given in several terminals,
+it trains several runs at once. Ctrl-C saves the run that is being trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fool_env.train.checkpoint import write_whole
+from fool_env.train.command import INTERRUPTED, Parser, output_console, refuse
+from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.provenance import machine, source_commit
+from fool_env.train.run import Interrupt
+from fool_env.train.run_process import POLL_SECONDS, Run, RunError, finish, held, plan_run
+from fool_env.train.standings import markdown, rich_table
+
+if TYPE_CHECKING:
+    from fool_env.train.seeds import SeedResults
+
+_PROGRAM: Final = "fool-sweep"
+INCOMPLETE: Final = 1
+_TRIALS: Final = 20
+_GOES_WITH: Final = {
+    **dict.fromkeys(("trials", "search", "opponent", "deals", "no_pruning"), "study"),
+    "out": "seeds",
+}
+
+# --- the command line
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script; returns the exit code: 0, 1 if a seed's run is missing, 2 for bad input, 130 if interrupted."""
+    try:
+        with Interrupt() as interrupt:
+            return _run(sys.argv[1:] if argv is None else argv, interrupt)
+    except (ValueError, OSError) as error:
+        return refuse(_PROGRAM, error)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str], interrupt: Interrupt) -> int:
+    options, training = _parser().parse_known_args(argv)
+    for name, mode in _GOES_WITH.items():
+        if getattr(options, name) is not None and getattr(options, mode) is None:
+            raise ValueError(f"--{name.replace('_', '-')} goes with --{mode}")
+    for package in ("optuna", "scipy"):
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(f"{package} is missing: pip install 'fool-env[train,studies]'")
+    if options.seeds is not None:
+        return run_seeds(plan_seeds(options.config, options.seeds, training), options.out, interrupt)
+    return run_study(options, training, interrupt)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=_PROGRAM,
+        description="Train a config with several seeds, or look for the best values of some of its keys.",
+        epilog="All other options are those of fool-train, for every run.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config", nargs="+", action="extend", required=True, metavar="FILE", help="training configs; one for a study"
+    )
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument(
+        "--seeds", nargs="+", type=int, metavar="K", help="train each config with each of these seeds, as NAME-seedK"
+    )
+    mode.add_argument("--study", metavar="NAME", help="look for the best values of the keys of --search, in runs/NAME")
+    parser.add_argument("--trials", type=int, metavar="N", help="runs of the study, all together (default: 20)")
+    parser.add_argument(
+        "--search",
+        nargs="+",
+        metavar="KEY=RANGE",
+        help="keys of the config and where to look: log:LOW:HIGH, uniform:LOW:HIGH or choice:A|B|C",
+    )
+    parser.add_argument(
+        "--opponent", metavar="AGENT", help="strength is the gain at its table (default: the last that a run meets)"
+    )
+    parser.add_argument("--deals", type=int, help="of selection, to measure each trained agent on (default: 1000)")
+    parser.add_argument(
+        "--no-pruning",
+        action="store_true",
+        default=None,
+        help="train every trial to its end (default: not those that fall below the median of the others)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for figure and tables of --seeds (default: runs/NAME-seeds)"
+    )
+    return parser
+
+
+# --- several seeds
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """A config and its runs, by seed."""
+
+    config: TrainConfig
+    runs: dict[int, Run]
+
+
+def plan_seeds(configs: Sequence[str], seeds: Sequence[int], training: Sequence[str]) -> list[SeedPlan]:
+    """The runs of each config with each seed.
+
+    Args:
+        configs: files.
+        training: further arguments of `train/ppo.py`.
+
+    Raises:
+        ValueError: as `plan_run`; a seed or a config's name comes twice; or there would be no curve to draw.
+    """
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {' '.join(map(str, seeds))}: each may come once")
+    if any(argument.split("=")[0] == "--seed" for argument in training):
+        raise ValueError("--seed: the seeds are those of --seeds")
+    plans: list[SeedPlan] = []
+    for file in configs:
+        arguments = ["--config", file, *training]
+        config = parse_config(arguments)
+        if config.name in (plan.config.name for plan in plans):
+            raise ValueError(f"--config: two configs are named {config.name}; give them different names in their files")
+        if not 0 < config.evaluation.every <= config.total_steps:
+            raise ValueError(
+                f"evaluation.every: {config.evaluation.every} gives no learning curve in {config.total_steps} plays"
+            )
+        runs = {
+            seed: plan_run([*arguments, "--name", f"{config.name}-seed{seed}", "--seed", str(seed)]) for seed in seeds
+        }
+        plans.append(SeedPlan(config, runs))
+    return plans
+
+
+def run_seeds(plans: Sequence[SeedPlan], out: Path | None, interrupt: Interrupt) -> int:
+    """Train what is not trained yet, then compare; returns the exit code."""
+    from fool_env.train.seeds import SeedResults
+
+    # Seed by seed, so that whoever interrupts can compare configs on the seeds that are there.
+    train_all([plan.runs[seed] for seed in plans[0].runs for plan in plans], interrupt)
+    results = []
+    missing = 0
+    for plan in plans:
+        ladders = {seed: run.ladder() for seed, run in plan.runs.items() if run.finished}
+        missing += len(plan.runs) - len(ladders)
+        if ladders:
+            results.append(SeedResults(plan.config.name, ladders))
+    if results:
+        names = "-vs-".join(plan.config.name for plan in plans)
+        save_seeds(results, out or Path(plans[0].config.runs) / f"{names}-seeds")
+    return INCOMPLETE if missing else 0
+
+
+def train_all(runs: Sequence[Run], interrupt: Interrupt) -> None:
+    """Train runs one after another, those that another process trains last; what fails is said and left.
+
+    Raises:
+        KeyboardInterrupt: an end was asked for.
+    """
+    waiting = list(runs)
+    while waiting:
+        busy = []
+        for run in waiting:
+            with held(run.lock) as lock:
+                if lock is None:
+                    busy.append(run)
+                    continue
+                try:
+                    finish(run, lock, lambda: interrupt.requested)
+                except RunError as error:
+                    print(f"{_PROGRAM}: {error}", file=sys.stderr)
+            if interrupt.requested:
+                raise KeyboardInterrupt
+        if busy == waiting:
+            # Others have them all: one that is killed is ours to go on with.
+            time.sleep(POLL_SECONDS)
+        waiting = busy
+
+
+def save_seeds(results: Sequence[SeedResults], folder: Path) -> None:
+    """Write seeds.json, seeds.md and seeds.png, and print the tables."""
+    from fool_env.train.seeds import EXPLANATION, RESAMPLES, compared, difference_words, draw_curves, words
+
+    differences = compared(results)
+    made_by = {"commit": source_commit(), "machine": machine(), "resamples": RESAMPLES}
+    content = {**made_by, "configs": [each.to_dict() for each in results], "differences": differences}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "seeds.json", (json.dumps(content, indent=2) + "\n").encode())
+    tables = [(each.name, words(each)) for each in results]
+    tables += [("Differences", difference_words(differences))] if differences else []
+    page = [f"# {title}\n\n{markdown(table)}" for title, table in tables]
+    write_whole(folder / "seeds.md", "\n".join([*page, EXPLANATION + "\n"]).encode())
+    draw_curves(folder / "seeds.png", results)
+    console = output_console()
+    for title, table in tables:
+        console.print(title, highlight=False)
+        console.print(rich_table(table))
+    console.print(EXPLANATION, highlight=False)
+    console.print(f"Learning curves: {folder / 'seeds.png'}", highlight=False)
+
+
+# --- a search
+
+
+def run_study(options: argparse.Namespace, training: Sequence[str], interrupt: Interrupt) -> int:
+    """Make or go on with a study; returns the exit code."""
+    from fool_env.train.study import DEALS, Trials, open_study, plan_study
+    from fool_env.train.study_report import in_words, save_study
+
+    if not options.search:
+        raise ValueError("--study needs --search: which keys, and where to look")
+    trials = _TRIALS if options.trials is None else options.trials
+    if trials < 1:
+        raise ValueError(f"--trials {trials}: at least 1 is needed")
+    deals = DEALS if options.deals is None else options.deals
+    plan = plan_study(options.study, options.config, options.search, options.opponent, deals, training)
+    with open_study(plan, pruning=not options.no_pruning) as study:
+        work = Trials(study, plan, trials, interrupt)
+        while work.go_on():
+            save_study(study, plan)
+            if interrupt.requested:
+                raise KeyboardInterrupt
+        save_study(study, plan)
+        for line in in_words(study, plan):
+            print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
