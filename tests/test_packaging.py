@@ -98,7 +98,9 @@ print(SHIPPED_FOLDER, *(make_agent("pretrained:" + name).name for name in shippe
     assert names == sorted(f"pretrained:{path.stem}" for path in (ROOT / "agents" / "pretrained").glob("*.zip"))
 
 
-@pytest.mark.parametrize("script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-benchmark", "fool-sweep", "fool-dmc"])
+@pytest.mark.parametrize(
+    "script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-benchmark", "fool-sweep", "fool-dmc"]
+)
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
     assert "usage:" in command(installed / script, "--help", cwd=tmp_path)
 
