@@ -171,8 +171,13 @@ def test_what_an_agent_was_trained_with_is_read_from_its_networks(small: Path) -
         assert (found.plays, found.files, found.sampling) == (12, {path: digest}, True)
     likeliest = score(task, path, count=1, deterministic=True)
     assert likeliest.sampling is False
-    unknown = write_checkpoint(small / "other.zip", Rules.official(4))
-    assert score(task, unknown, count=1).plays is None
+    for says, plays in (
+        ({"steps": 12, "steps_before": 5, "config": {"init": "runs/before.zip"}}, 17),
+        ({"steps": 12, "config": {"init": "runs/before.zip"}}, None),
+        ({}, None),
+    ):
+        other = write_checkpoint(small / "other.zip", Rules.official(4), says)
+        assert score(task, other, count=1).plays == plays
 
 
 def test_processes_and_interruptions_change_no_score(small: Path) -> None:

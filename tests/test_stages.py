@@ -222,6 +222,8 @@ def test_a_run_says_what_it_started_from_and_is_resumed_without_it(finished, tmp
     assert all(th.equal(tensor, contents(source)["policy.pth"][name]) for name, tensor in first.items())
     source.unlink()
     assert ppo.main(["--resume", str(run)]) == 0
+    said = [contents(path)["fool.json"] for path in (run / "checkpoints" / f"{0:012d}.zip", run / "final.zip")]
+    assert [says["steps_before"] for says in said] == [1600, 1600]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,10 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
         state |= {f"{_prefix(rank, size)}{name}": array for name, array in of_rank.items()}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        says = describe_run(config, model.num_timesteps) | {
+            "steps_before": int(state.get("steps_before", 0)),
+            "hardware": hardware() | {"device": _name(model.device)},
+        }
         archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())

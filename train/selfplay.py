@@ -130,6 +130,7 @@ class SelfPlayPPO(MaskablePPO):
         self.threads = threads
         self.ranks = Ranks() if ranks is None else ranks
         self.iteration = 0
+        self.steps_before = 0  # plays of training of the network that it started from
         self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
@@ -208,6 +209,7 @@ class SelfPlayPPO(MaskablePPO):
         return {
             "num_timesteps": np.array(self.num_timesteps),
             "iteration": np.array(self.iteration),
+            "steps_before": np.array(self.steps_before),
             "updates": np.array(self._n_updates),
             "generator": self.generator.get_state().numpy(),
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
@@ -224,6 +226,7 @@ class SelfPlayPPO(MaskablePPO):
 
         self.num_timesteps = int(state["num_timesteps"])
         self.iteration = int(state["iteration"])
+        self.steps_before = int(state.get("steps_before", 0))
         self._n_updates = int(state["updates"])
         self.generator.set_state(th.from_numpy(state["generator"]))
         self.tables.load_state_dict(part("tables/"))

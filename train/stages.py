@@ -129,6 +129,7 @@ def start_from(config: TrainConfig, model: SelfPlayPPO) -> str:
     if description.get("episode") == "round":
         start_without_totals(policy.features_extractor)
     model.start_average()
+    model.steps_before = description.get("steps", 0) + description.get("steps_before", 0)
     if not fits:
         start_values(config, model, stage)
     what = "policy and values" if fits else f"policy, without its values, from {learnt[0]}s for {learnt[1]}"

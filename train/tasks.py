@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -158,16 +158,9 @@ def _version(task: Task) -> int:
     return int(task.name.rpartition("-v")[2])
 
 
-def learnt_rules(agent: AnyAgent) -> list[Rules] | None:
-    """The rules of all tables that a trained agent was trained at, and can play at; None for one that plays at any."""
-    rules = getattr(agent, "rules", None)
-    return [rules] if isinstance(rules, Rules) else rules
-
-
 def can_play(agent: AnyAgent, task: Task) -> bool:
     """Was it trained at such tables, if it was trained?"""
-    rules = learnt_rules(agent)
-    return rules is None or task.rules in rules
+    return task.rules in getattr(agent, "rules", [task.rules])
 
 
 def check_entry(agent: AnyAgent, task: Task) -> None:
@@ -193,9 +186,17 @@ def plays_of_training(agent: AnyAgent) -> int | None:
         return 0
     from fool_env.agents.neural import read_description  # brings in torch
 
-    plays: list[int | None] = [read_description(path).get("steps") for path in files.values()]
-    known = [steps for steps in plays if steps is not None]
+    plays = [_plays(read_description(path)) for path in files.values()]
+    known = [number for number in plays if number is not None]
     return sum(known) if len(known) == len(plays) else None
+
+
+def _plays(says: Mapping[str, Any]) -> int | None:
+    """Those of a network and of the one that it started from, from what its checkpoint says."""
+    started = says.get("config", {}).get("init") is not None
+    if "steps" not in says or (started and "steps_before" not in says):
+        return None
+    return int(says["steps"] + says.get("steps_before", 0))
 
 
 def score(
