@@ -33,8 +33,9 @@ from .workers import Batch, Workers
 TRAINING: Final = 0
 SELECTION: Final = 1
 REPORT: Final = 2
+BENCHMARK: Final = 3
 """What deals are for. Those of different purposes differ, whatever the seeds: a checkpoint that was chosen for its
-luck with the deals of selection gains nothing by it in a report."""
+luck with the deals of selection gains nothing by it in a report, nor what reports praised in the benchmark's tasks."""
 
 MIN_DEALS: Final = 200
 """Deals that are played before an interval is trusted to be narrow."""
@@ -57,7 +58,7 @@ class Terms:
             are this narrow: at most so many points to either side of the mean. It is looked at after each batch of
             BATCH_DEALS deals, from MIN_DEALS deals on; `deals` is then the most that are played. None plays them all.
         seed: 0 to 2**64 - 1; equal seeds of one purpose are equal deals.
-        purpose: TRAINING, SELECTION or REPORT.
+        purpose: TRAINING, SELECTION, REPORT or BENCHMARK.
         allow_omniscient: let agents play that see all hands: what these reach is an upper bound, not a strength.
 
     Raises:
@@ -291,6 +292,11 @@ def joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([batch.results[name] for batch in batches]) for name in batches[0].results}
 
 
+def win_shares(counts: dict[str, np.ndarray]) -> np.ndarray:
+    """The candidate's share of games, 1/k where k share a win (R15), from a `MatchJob` of games: float64 (games,)."""
+    return ((counts["better"] == 0) / counts["equal"]).mean(axis=1)
+
+
 def round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
     """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control.
 
@@ -329,7 +335,7 @@ def _summary(match: Match, rounds: np.ndarray, games: dict[str, np.ndarray] | No
     wins, wins_ci, placement = None, None, None
     if games is not None:
         better, equal = games["better"], games["equal"]
-        wins, wins_ci = mean_interval(((better == 0) / equal).mean(axis=1))
+        wins, wins_ci = mean_interval(win_shares(games))
         placement = float((1 + better + (equal - 1) / 2).mean(axis=1).mean())
     return Evaluation(
         candidate=match.candidate,

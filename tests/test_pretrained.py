@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = "--name secret-run --table.num_players 4 --table.num_tables 8 --network.hidden [16] --seed 7 --shards 1"
 HOURS = 1.5
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module")
 def config() -> TrainConfig:
@@ -84,7 +86,7 @@ def check_shipped(name: str) -> None:
     assert hashlib.sha256(content).hexdigest() in card
     assert f"| plays | {read_description(path)['steps']:,} |" in card
     spec = f"pretrained:{name}"
-    assert card.startswith(f"# {spec}\n") and recipe(make_agent(spec)) == (spec, False)
+    assert card.startswith(f"# {spec}\n") and recipe(make_agent(spec))[0] == spec
 
 
 # --- the agents

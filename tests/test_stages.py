@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch as th
 from learners import make_learner
-from test_checkpoint import assert_same_run, contents
+from runs import assert_same_run, contents
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.neural import load_agent, read_description
 from fool_env.observation import OBSERVATION, encode
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
-from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.config import ConfigError, TrainConfig, parse_config
 from fool_env.train.ladder import agent_of
 from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 
@@ -173,7 +173,7 @@ def test_a_run_resumed_before_at_or_after_the_change_equals_one_that_never_stopp
     ],
 )
 def test_a_curriculum_that_leads_nowhere_is_refused(tmp_path, arguments, message):
-    with pytest.raises(ppo.ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         parse(tmp_path, *arguments)
 
 
@@ -222,6 +222,8 @@ def test_a_run_says_what_it_started_from_and_is_resumed_without_it(finished, tmp
     assert all(th.equal(tensor, contents(source)["policy.pth"][name]) for name, tensor in first.items())
     source.unlink()
     assert ppo.main(["--resume", str(run)]) == 0
+    said = [contents(path)["fool.json"] for path in (run / "checkpoints" / f"{0:012d}.zip", run / "final.zip")]
+    assert [says["steps_before"] for says in said] == [1600, 1600]
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,21 @@ def test_views_are_those_of_the_seat_to_act_and_copies() -> None:
     assert env.games.tobytes() == before
 
 
+def test_views_of_some_tables_are_theirs_and_copies() -> None:
+    env = FoolVectorEnv(70, tables_of_every_kind(), seed=3)
+    for step in range(50):
+        env.step(choose(env.masks, step))
+    some = np.array([69, 3, 3, 40])
+    assert env.views_of(some).tobytes() == env.views[some].tobytes()
+    before = env.games.tobytes()
+    env.views_of(some)["hands"] = 0
+    assert env.games.tobytes() == before
+    none = env.views_of(np.arange(0))
+    assert none.shape == (0,) and none.dtype == GAME
+    with pytest.raises(IndexError, match="70"):
+        env.views_of(np.array([70]))
+
+
 def test_65536_tables_fit_in_a_gibibyte() -> None:
     """All arrays of the env, and a copy of the records as views (the benchmark measures the process)."""
     env = FoolVectorEnv(65_536, Rules.official(6))

@@ -82,7 +82,7 @@ class EpisodeBuffer:
     """Rollouts of some steps at some tables, and the decisions of earlier ones that wait for their episode's end.
 
     Args:
-        tables: those of all rollouts, at the beginning of an episode.
+        tables: those of all rollouts.
         steps: plays at each table in a rollout.
         td_lambda: see `set_targets`.
         reward_scale: multiplies rewards.
@@ -176,7 +176,7 @@ class EpisodeBuffer:
         ledger = self.ledger[rows]
         ledger["episode"], ledger["seat"] = self._episode[where], tables.players[where]
         ledger["paid"] = self._paid[where, ledger["seat"]]
-        ledger["complete"] = False
+        ledger["target"], ledger["complete"] = 0, False
         self.size += count
         self.forced += self.num_tables - count
         return rows

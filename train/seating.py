@@ -19,7 +19,8 @@ _TABLES, _SEATS, _CHOICES = range(3)
 
 def draw_tables(num_tables: int, count: int, seed: np.uint64) -> np.ndarray:
     """The numbers of `count` tables drawn by lot, ascending: int64 (count,)."""
-    lots = [int(derive(derive(seed, _TABLES), table)) for table in range(num_tables)]
+    seed = np.uint64(derive(seed, _TABLES))
+    lots = [derive(seed, table) for table in range(num_tables)]
     return np.sort(np.array(lots, np.uint64).argsort(kind="stable")[:count])
 
 

@@ -138,6 +138,8 @@ def plan_study(
     arguments = ("--config", configs[0], *training)
     config = parse_run_config(METHODS[method], arguments)
     check_opponents(config)
+    if len(config.table.make_rules()) > 1:
+        raise ValueError(f"table.num_players: {config.table.num_players}: a study measures at tables of one size")
     known = config.evaluation.opponents
     if not known or opponent not in (None, *known):
         raise ValueError(f"--opponent {opponent}: is none of evaluation.opponents, which are {', '.join(known)}")
@@ -319,10 +321,11 @@ class Trials:
             if self.interrupt.requested:
                 raise KeyboardInterrupt
 
+        (rules,) = run.config.table.make_rules()
         return evaluate(
             load_agent(str(run.final)),
             make_opponents(self.plan.opponent),
-            run.config.table.make_rules(),
+            rules,
             deals=self.plan.deals,
             seed=_SEED,
             purpose=SELECTION,
