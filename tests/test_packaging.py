@@ -81,7 +81,9 @@ def test_configurations_are_found_once_installed(installed: Path, tmp_path: Path
     assert {path.name for path in (ROOT / "configs").glob("*.yaml")} <= names
 
 
-@pytest.mark.parametrize("script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-sweep"])
+@pytest.mark.parametrize(
+    "script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-sweep", "fool-best-response"]
+)
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
     assert "usage:" in command(installed / script, "--help", cwd=tmp_path)
 
