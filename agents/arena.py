@@ -180,25 +180,31 @@ def evaluate_matchup(
         IllegalActionError, OSError, ValueError: as `evaluate`.
     """
     match = Match(*matchup, rules, terms.seed, terms.purpose, terms.allow_omniscient)
-
-    def play(episode: str, total: int, batch_size: int, done_before: int) -> dict[str, np.ndarray]:
-        def show(done: float) -> None:
-            if progress is not None:
-                progress(done_before + done, terms.deals + terms.games)
-
-        job = MatchJob(match, episode, transcripts=store is not None and store.wants_transcripts)
-        enough = (
-            None if terms.precision is None or episode == "game" else _is_precise(terms.precision, rules.num_players)
-        )
-        batches = run_batches(
-            job, total, batch_size, workers=workers, store=store, name=job.name, enough=enough, progress=show
-        )
-        show(total)  # as if all had been played, where fewer were enough
-        return joined(batches)
-
-    rounds = round_means(play("round", terms.deals, BATCH_DEALS, 0), rules.num_players)
-    games = play("game", terms.games, BATCH_GAMES, terms.deals) if terms.games else None
+    rounds = round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)
+    games = _played(match, "game", terms, workers, store, progress) if terms.games else None
     return _summary(match, rounds, games)
+
+
+def gains_by_deal(
+    candidate: AnyAgent,
+    opponent: AnyAgent,
+    rules: Rules,
+    terms: Terms,
+    *,
+    workers: Workers | None = None,
+    store: BatchFile | None = None,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """The gain of a lone candidate at the opponent's table in each deal, to be compared deal by deal.
+
+    Returns:
+        float64 (deals,); the mean is the gain of `evaluate`.
+
+    Raises:
+        IllegalActionError, OSError, ValueError: as `evaluate`.
+    """
+    match = Match(candidate, [opponent], rules, terms.seed, terms.purpose, terms.allow_omniscient)
+    return round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)[:, GAIN]
 
 
 def head_to_head(
@@ -280,6 +286,32 @@ def make_opponents(spec: str, deterministic: bool = False, allow_omniscient: boo
     agents = [make_agent(name, deterministic) for name in spec.split(MIXED)]
     check_omniscient(agents, allow_omniscient)
     return agents
+
+
+# --- the play
+
+
+def _played(
+    match: Match,
+    episode: str,
+    terms: Terms,
+    workers: Workers | None,
+    store: BatchFile | None,
+    progress: Progress | None,
+) -> dict[str, np.ndarray]:
+    """What is counted in all rounds, or all games, of a match."""
+    rounds = episode == "round"
+    total, size, before = (terms.deals, BATCH_DEALS, 0) if rounds else (terms.games, BATCH_GAMES, terms.deals)
+
+    def show(done: float) -> None:
+        if progress is not None:
+            progress(before + done, terms.deals + terms.games)
+
+    job = MatchJob(match, episode, transcripts=store is not None and store.wants_transcripts)
+    enough = None if terms.precision is None or not rounds else _is_precise(terms.precision, match.rules.num_players)
+    batches = run_batches(job, total, size, workers=workers, store=store, name=job.name, enough=enough, progress=show)
+    show(total)  # as if all had been played, where fewer were enough
+    return joined(batches)
 
 
 # --- the statistics

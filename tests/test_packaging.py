@@ -99,7 +99,16 @@ print(SHIPPED_FOLDER, *(make_agent("pretrained:" + name).name for name in shippe
 
 
 @pytest.mark.parametrize(
-    "script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-benchmark", "fool-sweep", "fool-dmc"]
+    "script",
+    [
+        "fool-train",
+        "fool-evaluate",
+        "fool-tournament",
+        "fool-benchmark",
+        "fool-sweep",
+        "fool-dmc",
+        "fool-best-response",
+    ],
 )
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
     assert "usage:" in command(installed / script, "--help", cwd=tmp_path)

@@ -35,6 +35,7 @@ from fool_env.agents.agent import Agent, AgentError, OmniscientAgent, make_agent
 from fool_env.agents.neural import NeuralAgent
 from fool_env.rng import derive
 from fool_env.rules import MAX_PLAYERS
+from fool_env.state import EPISODES
 from fool_env.train.buffer import UNDECIDED
 from fool_env.train.compute import Shards
 from fool_env.train.config import PoolConfig
@@ -122,6 +123,7 @@ class Pool:
         self._agents: list[Agent | None] = [*members, *[None] * config.size]
         self._fixed = len(members)
         self._taken = np.full(config.size, _NOBODY)  # after how many plays each snapshot was taken; -1: none there
+        self._episode = np.zeros(config.size, np.int64)  # which of the EPISODES it had been trained on last
         self._leaving = _NOBODY  # the snapshot that finishes its last episodes
         self._next_snapshot = config.every
         self._plays = 0  # at each table
@@ -217,12 +219,13 @@ class Pool:
         self._plays = int(state["plays"])
         for place in range(self.config.size):
             prefix = f"snapshots/{place}/"
-            weights = {
-                name.removeprefix(prefix): th.from_numpy(array)
-                for name, array in state.items()
-                if name.startswith(prefix)
-            }
-            self._agents[self._fixed + place] = self._frozen(weights) if weights else None
+            weights = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            agent = None
+            if weights:
+                agent = self._frozen()
+                agent.network.load_state_dict({name: th.from_numpy(array) for name, array in weights.items()})
+                agent.episode = EPISODES[self._episode[place]]
+            self._agents[self._fixed + place] = agent
 
     def _counters(self) -> dict[str, np.ndarray | int]:
         """What the future depends on besides the snapshots; the arrays are the pool's own."""
@@ -231,6 +234,7 @@ class Pool:
             "episodes": self._episodes,
             "returns": self._returns,
             "taken": self._taken,
+            "episode": self._episode,
             "edges": self.edges.means,
             "seen": self.edges.seen,
             "square": self.edges.square,
@@ -271,18 +275,17 @@ class Pool:
             self._taken[self._leaving - self._fixed] = _NOBODY
             self._agents[self._leaving] = None
             self._leaving = _NOBODY
-        place = int(np.argmax(self._taken == _NOBODY))
+        place, agent = int(np.argmax(self._taken == _NOBODY)), self._frozen()
+        self._agents[self._fixed + place] = agent
         self._taken[place] = steps
-        self._agents[self._fixed + place] = self._frozen()
+        self._episode[place] = EPISODES.index(agent.episode)
         self.edges.forget(self._fixed + place)
         self._next_snapshot = (steps // self.config.every + 1) * self.config.every
 
-    def _frozen(self, weights: Mapping[str, th.Tensor] | None = None) -> NeuralAgent:
-        """The present network as a member, or one with other weights."""
+    def _frozen(self) -> NeuralAgent:
+        """The present network as a member."""
         agent = self._freeze()
         agent.block = BLOCK
-        if weights is not None:
-            agent.network.load_state_dict(weights)
         return agent
 
 
