@@ -27,6 +27,7 @@ from fool_env.train import evaluate as evaluate_script
 from fool_env.train import publish as script
 from fool_env.train.checkpoint import save_checkpoint
 from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.model_card import public_description
 from fool_env.train.ppo import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -185,6 +186,16 @@ def test_the_file_holds_the_policy_alone_and_equal_agents_are_equal_files(checkp
     assert script.slim(copy) == content and script.slim(path) == content
     assert len(content) < checkpoint.stat().st_size / 3
     assert "secret-run" not in path.read_bytes().decode("latin-1") + json.dumps(read_description(path))
+
+
+def test_no_folder_of_the_machine_is_published() -> None:
+    config = {"name": "x", "runs": "/home/me/runs", "init": "/home/me/runs/6p/final.zip", "seed": 3}
+    config["pool"] = {"members": ["highest", "/home/me/runs/4p/final.zip"]}
+    says = public_description({"steps": 5, "config": config})
+    assert says == {
+        "steps": 5,
+        "config": {"init": "6p/final.zip", "seed": 3, "pool": {"members": ["highest", "4p/final.zip"]}},
+    }
 
 
 def test_what_is_too_large_is_not_shipped(
