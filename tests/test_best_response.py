@@ -172,7 +172,7 @@ def test_a_trained_agent_is_met_at_the_rules_that_it_learnt(tmp_path):
         (["--against", "lost.zip"], "lost.zip: there is no such file"),
         (["--against", "highest"], "--players is needed"),
         (["--against", "mini.zip", "--players", "4"], "was trained for 3"),
-        (["--against", "mini.zip", "--table.num_players", "4"], "pool.members: mini.zip was trained for"),
+        (["--against", "mini.zip", "--table.num_players", "4"], "--against: mini.zip was trained for"),
         (["--against", "highest", "--players", "4", "--seed", "3"], "--seed: the seeds are those of --seeds"),
         (["--against", "highest", "--players", "4", "--total_steps=3"], "--total_steps: the plays of each run"),
         (["--against", "highest", "--players", "4", "--pool.share", "1"], "--pool.share: the agent is the only"),

@@ -36,7 +36,7 @@ from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, outp
 from fool_env.train.config import parse_config
 from fool_env.train.pool import make_member
 from fool_env.train.provenance import source_commit
-from fool_env.train.run import Interrupt
+from fool_env.train.run import Interrupt, check_agents
 from fool_env.train.run_process import Run, RunError, finish, held, plan_run
 from fool_env.train.standings import Words, plus_minus, rich_table
 
@@ -150,6 +150,7 @@ def make_plan(options: argparse.Namespace, training: Sequence[str]) -> Plan:
     agent = make_member(options.against)
     arguments = [f"--ppo.minibatch={_MINIBATCH}", *_table_arguments(agent, options.players, training), *training]
     config = parse_config(arguments)
+    check_agents("--against", lambda _: [agent], agent.name, config)
     rules = config.table.make_rules()
     if len(rules) > 1:
         raise ValueError(f"table.num_players: {config.table.num_players}: gains are measured at tables of one size")
