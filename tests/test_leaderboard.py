@@ -41,8 +41,8 @@ def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def one_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A benchmark of little work."""
+def small_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A task of little work."""
     (tmp_path / "tasks.yaml").write_text(TASKS)
     monkeypatch.setattr(tasks, "TASKS", tmp_path / "tasks.yaml")
 
@@ -57,7 +57,7 @@ def run(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *more: obje
 
 
 def test_one_command_writes_a_table_for_each_number_of_players(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, one_task: None
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, small_benchmark: None
 ) -> None:
     code, out, err = run(capsys, tmp_path, SMALL)
     assert (code, err) == (0, "") and len(re.findall(r"4 players, rounds: 10 done after \d:\d\d:\d\d\n", out)) == 1
@@ -90,7 +90,7 @@ def test_one_command_writes_a_table_for_each_number_of_players(
 
 
 def test_an_interrupted_leaderboard_goes_on_with_the_same_command(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_benchmark: None
 ) -> None:
     play_tournament = script.play_tournament
 

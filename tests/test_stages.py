@@ -248,6 +248,7 @@ def test_a_run_says_what_it_started_from_and_is_resumed_without_it(finished, tmp
     assert ppo.main(["--resume", str(run)]) == 0
     said = [contents(path)["fool.json"] for path in (run / "checkpoints" / f"{0:012d}.zip", run / "final.zip")]
     assert [says["steps_before"] for says in said] == [1600, 1600]
+    assert start(tmp_path, run / "final.zip", "--table.rounds_first", "0")[0].steps_before == 1600 + 400
 
 
 @pytest.mark.parametrize(
