@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +73,10 @@ def first_update(ranks: Ranks) -> dict[str, object]:
 def weights_of(ranks: Ranks) -> dict[str, object]:
     """The weights at each rank, after training with different seeds, and with hardly anything to train on at one."""
     found = []
-    for tables, steps, batch in ((12 - 9 * ranks.rank, 20, 50), (40 if ranks.is_first else 1, 2, 4)):
+    for tables, steps, batch in ((12 - 9 * ranks.rank, 20, 50), (40 - 39 * ranks.rank, 2 - ranks.rank, 4)):
         learner = learner_at(tables, ranks.rank, ranks, n_steps=steps, batch_size=batch)
-        counts = [ranks.gather(len(learner.rollout_buffer.trainable)) for _ in learner.iterations(6 * 43 * steps)]
+        iterations = islice(learner.iterations(10**9), 6)  # by plays they would not end together
+        counts = [ranks.gather(len(learner.rollout_buffer.trainable)) for _ in iterations]
         weights = th.cat([parameter.detach().flatten() for parameter in learner._parameters])
         found.append({"counts": counts, "weights": ranks.gather(weights.tolist()), "updates": learner._n_updates})
     return {"found": found}

@@ -80,7 +80,7 @@ class Ranks:
 
     def seed(self, seed: int) -> int:
         """A seed of this rank's own; alone, the seed itself."""
-        return seed if self.size == 1 else int(derive(derive(np.uint64(seed), _RANKS), self.rank))
+        return seed if self.size == 1 else int(derive(np.uint64(derive(np.uint64(seed), _RANKS)), self.rank))
 
     def device(self, name: str) -> str:
         """The device that a config names, each process of a machine on its own GPU.
