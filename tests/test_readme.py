@@ -27,6 +27,7 @@ SHORTER = {
     "train/best_response.py": "--steps 2048 --table.num_tables 32 --ppo.steps 32 --network.hidden [32] --deals 10 "
     "--seeds 0",
     "train/sweep.py": "--seeds 0 1 --total_steps 2048 --table.num_tables 32 --ppo.steps 32 --network.hidden [32] "
+    "--evaluation.every 1024 --evaluation.deals 4 "
     "--evaluation.final_deals 10 --evaluation.final_games 0",
     "train/benchmark.py": "--count 4",
     "train/evaluate.py": "--deals 10 --games 2 --workers 1",
