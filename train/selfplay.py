@@ -165,8 +165,9 @@ class SelfPlayPPO(MaskablePPO):
 
     def start_average(self) -> None:
         """Let the average policy, if it plays a part, begin as the policy is."""
-        network = self.policy_network().to(self.device)
-        self.average = AveragePolicy(network, self.average_decay) if self.average_kl else None
+        self.average = None
+        if self.average_kl:
+            self.average = AveragePolicy(self.policy_network().to(self.device), self.average_decay)
 
     def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
         """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
