@@ -33,8 +33,9 @@ from .workers import Batch, Workers
 TRAINING: Final = 0
 SELECTION: Final = 1
 REPORT: Final = 2
+BENCHMARK: Final = 3
 """What deals are for. Those of different purposes differ, whatever the seeds: a checkpoint that was chosen for its
-luck with the deals of selection gains nothing by it in a report."""
+luck with the deals of selection gains nothing by it in a report, nor what reports praised in the benchmark's tasks."""
 
 MIN_DEALS: Final = 200
 """Deals that are played before an interval is trusted to be narrow."""
@@ -57,7 +58,7 @@ class Terms:
             are this narrow: at most so many points to either side of the mean. It is looked at after each batch of
             BATCH_DEALS deals, from MIN_DEALS deals on; `deals` is then the most that are played. None plays them all.
         seed: 0 to 2**64 - 1; equal seeds of one purpose are equal deals.
-        purpose: TRAINING, SELECTION or REPORT.
+        purpose: TRAINING, SELECTION, REPORT or BENCHMARK.
         allow_omniscient: let agents play that see all hands: what these reach is an upper bound, not a strength.
 
     Raises:
@@ -179,25 +180,31 @@ def evaluate_matchup(
         IllegalActionError, OSError, ValueError: as `evaluate`.
     """
     match = Match(*matchup, rules, terms.seed, terms.purpose, terms.allow_omniscient)
-
-    def play(episode: str, total: int, batch_size: int, done_before: int) -> dict[str, np.ndarray]:
-        def show(done: float) -> None:
-            if progress is not None:
-                progress(done_before + done, terms.deals + terms.games)
-
-        job = MatchJob(match, episode, transcripts=store is not None and store.wants_transcripts)
-        enough = (
-            None if terms.precision is None or episode == "game" else _is_precise(terms.precision, rules.num_players)
-        )
-        batches = run_batches(
-            job, total, batch_size, workers=workers, store=store, name=job.name, enough=enough, progress=show
-        )
-        show(total)  # as if all had been played, where fewer were enough
-        return joined(batches)
-
-    rounds = round_means(play("round", terms.deals, BATCH_DEALS, 0), rules.num_players)
-    games = play("game", terms.games, BATCH_GAMES, terms.deals) if terms.games else None
+    rounds = round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)
+    games = _played(match, "game", terms, workers, store, progress) if terms.games else None
     return _summary(match, rounds, games)
+
+
+def gains_by_deal(
+    candidate: AnyAgent,
+    opponent: AnyAgent,
+    rules: Rules,
+    terms: Terms,
+    *,
+    workers: Workers | None = None,
+    store: BatchFile | None = None,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """The gain of a lone candidate at the opponent's table in each deal, to be compared deal by deal.
+
+    Returns:
+        float64 (deals,); the mean is the gain of `evaluate`.
+
+    Raises:
+        IllegalActionError, OSError, ValueError: as `evaluate`.
+    """
+    match = Match(candidate, [opponent], rules, terms.seed, terms.purpose, terms.allow_omniscient)
+    return round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)[:, GAIN]
 
 
 def head_to_head(
@@ -281,6 +288,32 @@ def make_opponents(spec: str, deterministic: bool = False, allow_omniscient: boo
     return agents
 
 
+# --- the play
+
+
+def _played(
+    match: Match,
+    episode: str,
+    terms: Terms,
+    workers: Workers | None,
+    store: BatchFile | None,
+    progress: Progress | None,
+) -> dict[str, np.ndarray]:
+    """What is counted in all rounds, or all games, of a match."""
+    rounds = episode == "round"
+    total, size, before = (terms.deals, BATCH_DEALS, 0) if rounds else (terms.games, BATCH_GAMES, terms.deals)
+
+    def show(done: float) -> None:
+        if progress is not None:
+            progress(before + done, terms.deals + terms.games)
+
+    job = MatchJob(match, episode, transcripts=store is not None and store.wants_transcripts)
+    enough = None if terms.precision is None or not rounds else _is_precise(terms.precision, match.rules.num_players)
+    batches = run_batches(job, total, size, workers=workers, store=store, name=job.name, enough=enough, progress=show)
+    show(total)  # as if all had been played, where fewer were enough
+    return joined(batches)
+
+
 # --- the statistics
 
 _POINTS, RELATIVE, GAIN, _TENS, _FOOL, _TRICKS = range(6)
@@ -289,6 +322,11 @@ _POINTS, RELATIVE, GAIN, _TENS, _FOOL, _TRICKS = range(6)
 def joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
     """The results of batches in their order, as one."""
     return {name: np.concatenate([batch.results[name] for batch in batches]) for name in batches[0].results}
+
+
+def win_shares(counts: dict[str, np.ndarray]) -> np.ndarray:
+    """The candidate's share of games, 1/k where k share a win (R15), from a `MatchJob` of games: float64 (games,)."""
+    return ((counts["better"] == 0) / counts["equal"]).mean(axis=1)
 
 
 def round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
@@ -329,7 +367,7 @@ def _summary(match: Match, rounds: np.ndarray, games: dict[str, np.ndarray] | No
     wins, wins_ci, placement = None, None, None
     if games is not None:
         better, equal = games["better"], games["equal"]
-        wins, wins_ci = mean_interval(((better == 0) / equal).mean(axis=1))
+        wins, wins_ci = mean_interval(win_shares(games))
         placement = float((1 + better + (equal - 1) / 2).mean(axis=1).mean())
     return Evaluation(
         candidate=match.candidate,

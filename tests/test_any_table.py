@@ -22,6 +22,7 @@ from fool_env.train import evaluate, ppo, tournament
 from fool_env.train.buffer import NO_ROW
 from fool_env.train.command import common_rules
 from fool_env.train.config import parse_config
+from fool_env.train.distributed import Ranks
 from fool_env.train.losses import standardised
 from fool_env.train.stages import make_tables, stage_at
 
@@ -78,7 +79,7 @@ def test_each_seat_of_each_table_is_credited_with_its_own_score():
 
 
 def test_advantages_are_measured_beside_those_at_tables_of_as_many():
-    standard = standardised(th.tensor([1.0, 3.0, 100.0, 5.0, 300.0, 700.0]), th.tensor([4, 4, 8, 4, 8, 8]) / 8)
+    standard = standardised(th.tensor([1.0, 3.0, 100.0, 5.0, 300.0, 700.0]), th.tensor([4, 4, 8, 4, 8, 8]) / 8, Ranks())
     expected = th.tensor([-1.2247, 0.0, -1.0690, 1.2247, -0.2673, 1.3363])
     th.testing.assert_close(standard, expected, atol=1e-4, rtol=0)
 

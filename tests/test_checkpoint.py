@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from fool_env.observation import OBSERVATION_VERSION, encode
 from fool_env.train import ppo
 from fool_env.train.checkpoint import load_checkpoint, save_checkpoint
 from fool_env.train.config import load_config
+from fool_env.train.distributed import Ranks
 
 TINY = """
 name: tiny
@@ -343,7 +345,7 @@ def test_a_checkpoint_of_another_version_is_refused_and_both_are_named(finished,
     with pytest.raises(CheckpointError, match=f"observation version {version}, .* has {OBSERVATION_VERSION}"):
         load_agent(bad)
     with pytest.raises(CheckpointError, match=f"observation version {version}, .* has {OBSERVATION_VERSION}"):
-        load_checkpoint(bad, None)
+        load_checkpoint(bad, SimpleNamespace(ranks=Ranks()))
     with pytest.raises(CheckpointError, match="checkpoint format 99"):
         load_agent(described(finished / "final.zip", tmp_path / "bad.zip", format=99))
 

@@ -11,7 +11,7 @@ from fool_env import Rules
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
 
 FOLDER = Path(__file__).parent.parent / "configs"
-CONFIGS = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "leaderboard.yaml"})  # which is not of a training run
+CONFIGS = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "leaderboard.yaml", FOLDER / "tasks.yaml"})  # not of training
 
 
 def parse(tmp_path: Path, text: str, *arguments: str) -> TrainConfig:

@@ -14,6 +14,7 @@ from pools import BOTS, Log, make_pool_learner, play
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
+from fool_env.agents.neural import NeuralAgent
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
 from fool_env.train.config import ConfigError, parse_config
@@ -309,6 +310,14 @@ def test_a_resumed_pool_has_the_same_future(stop):
     play(learner, 6)
     play(resumed, 6)
     assert_same(states(learner), states(resumed))
+
+
+def test_a_snapshot_stays_one_of_rounds_when_the_run_has_come_to_games():
+    learner, resumed = (make_pool_learner(members=(), every=960) for _ in range(2))
+    play(learner, 1)
+    resumed.pool._freeze = lambda: NeuralAgent(learner.policy_network(), [Rules.official(4)], "game")
+    resumed.load_run_state(learner.run_state())
+    assert resumed.pool._agents[0].episode == "round"
 
 
 # --- runs

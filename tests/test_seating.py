@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fool_env.train.seating import LEARNER, draw_tables, seat_opponents
+from fool_env.train.seating import LEARNER, draw_tables, fill_seeds, seat_opponents
 
 
 @pytest.mark.parametrize("players", [3, 4, 5, 6, 7, 8])
@@ -43,3 +43,15 @@ def test_tables_are_drawn_by_lot():
     assert abs(drawn.mean() - 500) < 60 and 100 < (drawn % 2).sum() < 200
     assert (drawn != draw_tables(1000, 300, np.uint64(2))).any()
     np.testing.assert_array_equal(draw_tables(10, 10, np.uint64(1)), np.arange(10))
+
+
+def test_the_luck_of_a_choice_is_of_its_table_and_play_alone():
+    def luck(tables: list[int], play: int, seed: int = 1) -> list[int]:
+        seeds = np.zeros(len(tables), np.uint64)
+        fill_seeds(np.array(tables), play, np.uint64(seed), seeds)
+        return seeds.tolist()
+
+    first, second, third = luck([5, 7, 9], 3)
+    assert luck([9, 5], 3) == [third, first] and luck([7], 3) == [second]
+    others = luck([5, 7, 9], 4) + luck([5, 7, 9], 3, seed=2)
+    assert len({first, second, third, *others}) == 9

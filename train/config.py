@@ -34,7 +34,7 @@ class TableConfig:
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
         rounds_first: plays, over all tables, for which single rounds are played for relative points, before whole games
             are played for `reward`: from the next iteration on. Games take twelve times as long to show an outcome.
-        num_tables: tables that are played side by side.
+        num_tables: tables that are played side by side; in each process, where several train together.
     """
 
     num_players: int | list[int] = 6
@@ -90,7 +90,7 @@ class PPOConfig:
 
     Attributes:
         steps: plays at each table in a rollout.
-        minibatch: decisions in a minibatch, at most.
+        minibatch: decisions in a minibatch, at most; in each process, where several train together.
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
@@ -173,16 +173,16 @@ class RunConfig(ABC):
         name: the run's folder within `runs`.
         runs: where run folders lie.
         seed: of everything random in the run.
-        total_steps: plays until the end, over all tables.
+        total_steps: plays until the end, over all tables of all processes; so are the two `every`.
         checkpoint_every: plays between checkpoints.
         table: the tables.
         network: the network.
         evaluation: how it is measured.
-        device: "cpu", "cuda" or "auto".
+        device: "cpu", "cuda" (several processes of a machine: each its own GPU) or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
         shards: parts into which batches are cut for threads, so as many as there are cores; results depend on it, in
             the last bits, and not on the number of threads.
-        threads: threads that compute the parts, at most `shards`; null for as many as there are cores.
+        threads: threads that compute the parts, at most `shards`; null for as many as there are cores for each process.
     """
 
     program: ClassVar[str]
@@ -192,6 +192,8 @@ class RunConfig(ABC):
     description: ClassVar[str]
     method: ClassVar[str]
     """What a checkpoint calls it."""
+    distributed: ClassVar[bool] = False
+    """Whether several processes may train together."""
     choice: ClassVar[str]
     """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
@@ -216,7 +218,7 @@ class RunConfig(ABC):
     @property
     @abstractmethod
     def steps_per_iteration(self) -> int:
-        """Plays in one rollout, over all tables."""
+        """Plays in one rollout, over all tables of one process."""
 
     @property
     def reward_scale(self) -> float | None:
@@ -277,6 +279,7 @@ class TrainConfig(RunConfig):
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
     method = "ppo"
+    distributed = True
     choice = "sample"
 
     init: str | None = None
@@ -285,7 +288,7 @@ class TrainConfig(RunConfig):
 
     @property
     def steps_per_iteration(self) -> int:
-        """Plays in one rollout, over all tables."""
+        """Plays in one rollout, over all tables of one process."""
         return self.table.num_tables * self.ppo.steps
 
     @property

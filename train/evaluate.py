@@ -109,8 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROGRAM,
         description="Evaluate an agent: it plays the same deals in every seat, against one opponent after another.",
-        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=32, ismcts:iterations=1000, ..., or a "
-        "checkpoint's path, such as runs/6p/final.zip.",
+        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=32, ismcts:iterations=1000, pretrained:6p, ..., "
+        "or a checkpoint's path, such as runs/6p/final.zip.",
         allow_abbrev=False,
     )
     candidate = parser.add_mutually_exclusive_group(required=True)

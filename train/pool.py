@@ -35,9 +35,11 @@ from fool_env.agents.agent import Agent, AgentError, OmniscientAgent, make_agent
 from fool_env.agents.neural import NeuralAgent
 from fool_env.rng import derive
 from fool_env.rules import MAX_PLAYERS
+from fool_env.state import EPISODES
 from fool_env.train.buffer import UNDECIDED
 from fool_env.train.compute import Shards
 from fool_env.train.config import PoolConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.seating import LEARNER, draw_tables, fill_seeds, seat_opponents
 
 BLOCK: Final = 32
@@ -121,6 +123,7 @@ class Pool:
         self._agents: list[Agent | None] = [*members, *[None] * config.size]
         self._fixed = len(members)
         self._taken = np.full(config.size, _NOBODY)  # after how many plays each snapshot was taken; -1: none there
+        self._episode = np.zeros(config.size, np.int64)  # which of the EPISODES it had been trained on last
         self._leaving = _NOBODY  # the snapshot that finishes its last episodes
         self._next_snapshot = config.every
         self._plays = 0  # at each table
@@ -180,15 +183,17 @@ class Pool:
         self._episodes[self.tables] += 1
         self._seat(self.tables)
 
-    def end_iteration(self, steps: int, logger: Logger) -> None:
+    def end_iteration(self, steps: int, logger: Logger, ranks: Ranks) -> None:
         """After an update: log how the learner fared, and take a snapshot if it is time.
 
         Args:
             steps: plays of the run, over all tables.
             logger: receives the number of members, and the learner's relative points at tables with opponents.
+            ranks: the processes that train together, each with a pool of its own.
         """
-        if self._ended:
-            logger.record("pool/learner_relative", self._relative / self._ended)
+        ended, relative = ranks.totals([self._ended, self._relative])
+        if ended:
+            logger.record("pool/learner_relative", relative / ended)
         self._ended, self._relative = 0, 0.0
         if self.config.every and steps >= self._next_snapshot:
             self._take_snapshot(steps)
@@ -214,12 +219,13 @@ class Pool:
         self._plays = int(state["plays"])
         for place in range(self.config.size):
             prefix = f"snapshots/{place}/"
-            weights = {
-                name.removeprefix(prefix): th.from_numpy(array)
-                for name, array in state.items()
-                if name.startswith(prefix)
-            }
-            self._agents[self._fixed + place] = self._frozen(weights) if weights else None
+            weights = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            agent = None
+            if weights:
+                agent = self._frozen()
+                agent.network.load_state_dict({name: th.from_numpy(array) for name, array in weights.items()})
+                agent.episode = EPISODES[self._episode[place]]
+            self._agents[self._fixed + place] = agent
 
     def _counters(self) -> dict[str, np.ndarray | int]:
         """What the future depends on besides the snapshots; the arrays are the pool's own."""
@@ -228,6 +234,7 @@ class Pool:
             "episodes": self._episodes,
             "returns": self._returns,
             "taken": self._taken,
+            "episode": self._episode,
             "edges": self.edges.means,
             "seen": self.edges.seen,
             "square": self.edges.square,
@@ -268,18 +275,17 @@ class Pool:
             self._taken[self._leaving - self._fixed] = _NOBODY
             self._agents[self._leaving] = None
             self._leaving = _NOBODY
-        place = int(np.argmax(self._taken == _NOBODY))
+        place, agent = int(np.argmax(self._taken == _NOBODY)), self._frozen()
+        self._agents[self._fixed + place] = agent
         self._taken[place] = steps
-        self._agents[self._fixed + place] = self._frozen()
+        self._episode[place] = EPISODES.index(agent.episode)
         self.edges.forget(self._fixed + place)
         self._next_snapshot = (steps // self.config.every + 1) * self.config.every
 
-    def _frozen(self, weights: Mapping[str, th.Tensor] | None = None) -> NeuralAgent:
-        """The present network as a member, or one with other weights."""
+    def _frozen(self) -> NeuralAgent:
+        """The present network as a member."""
         agent = self._freeze()
         agent.block = BLOCK
-        if weights is not None:
-            agent.network.load_state_dict(weights)
         return agent
 
 

@@ -18,6 +18,7 @@ from fool_env.agents.neural import CheckpointError, read_description, read_weigh
 from fool_env.agents.scripted import HighestAgent
 from fool_env.rng import derive
 from fool_env.train.config import RunConfig, TrainConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.selfplay import SelfPlayPPO
 
 REWARD_SCALES: Final = {"points": 0.05, "relative": 0.05, "win": 2.0}
@@ -50,14 +51,14 @@ def stage_at(config: RunConfig, steps: int) -> Stage:
     return Stage(episode, reward, REWARD_SCALES[reward] if scale is None else scale)
 
 
-def make_tables(config: RunConfig, stage: Stage) -> FoolVectorEnv:
+def make_tables(config: RunConfig, stage: Stage, ranks: Ranks | None = None) -> FoolVectorEnv:
     """The tables of a stage, dealt as no evaluation deals.
 
     Games that all begin together would all end together: the first rollouts would pay nobody, later ones teach what
     matters at one time of a game. So they are played apart, by `highest`, before anybody learns.
     """
     table = config.table
-    seed = int(derive(np.uint64(config.seed), TRAINING))
+    seed = (ranks or Ranks()).seed(int(derive(np.uint64(config.seed), TRAINING)))
     rules = list(islice(cycle(table.make_rules()), table.num_tables))
     tables = FoolVectorEnv(table.num_tables, rules, stage.episode, stage.reward, seed)
     if stage.episode == "game":
@@ -69,11 +70,11 @@ def make_tables(config: RunConfig, stage: Stage) -> FoolVectorEnv:
 
 def change_stage(config: TrainConfig, model: SelfPlayPPO) -> str:
     """After an iteration: if the next one is of another stage, change the tables; returns what there is to say."""
-    before = stage_at(config, model.num_timesteps - config.steps_per_iteration)
+    before = stage_at(config, model.num_timesteps - config.steps_per_iteration * model.ranks.size)
     stage = stage_at(config, model.num_timesteps)
     if stage == before:
         return ""
-    tables = make_tables(config, stage)
+    tables = make_tables(config, stage, model.ranks)
     model.change_tables(tables, stage.reward_scale)
     start_values(config, model, stage)
     return f"{model.num_timesteps:,} steps: from here on {stage}; values begin anew"
@@ -128,6 +129,7 @@ def start_from(config: TrainConfig, model: SelfPlayPPO) -> str:
     if description.get("episode") == "round":
         start_without_totals(policy.features_extractor)
     model.start_average()
+    model.steps_before = description.get("steps", 0) + description.get("steps_before", 0)
     if not fits:
         start_values(config, model, stage)
     what = "policy and values" if fits else f"policy, without its values, from {learnt[0]}s for {learnt[1]}"

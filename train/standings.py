@@ -105,7 +105,7 @@ def standings_words(standings: Sequence[Standing], bounds: Sequence[Standing]) -
         row += [plus_minus(standing.points, "+.2f"), plus_minus(standing.relative, "+.2f")]
         row += [plus_minus(standing.wins, ".1%")] if standing.wins is not None else []
         row += [" ".join(f"{share * 100:.0f}" for share in standing.places), _range(standing.rating)]
-        rows.append([*row, _duration(standing.cpu_seconds)])
+        rows.append([*row, duration(standing.cpu_seconds)])
     return headings, rows
 
 
@@ -196,7 +196,7 @@ def _range(estimate: Estimate | None) -> str:
     return f"{mean:.1f}" if interval is None else f"{mean:.1f} ({interval[0]:.1f} to {interval[1]:.1f})"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """ "2.5 µs", "31 ms"."""
     value, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
     return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
