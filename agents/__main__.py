@@ -109,15 +109,15 @@ def _from_seed(options: argparse.Namespace, agent: AnyAgent) -> tuple[Game, str]
     """The position after `highest` has played in every seat, and a line that says so."""
     if options.game is not None:
         raise ValueError("--game: only a transcript has several")
-    rules = getattr(agent, "rules", None)  # those that a trained agent learnt
+    rules: Sequence[Rules] = getattr(agent, "rules", ())  # those that a trained agent learnt
     if options.players is not None:
-        rules = Rules.official(options.players)
-    if rules is None:
+        rules = [Rules.official(options.players)]
+    if len(rules) != 1:
         raise ValueError("--transcript, or --players and --seed are needed: they say which position")
     seed, move = 0 if options.seed is None else options.seed, 0 if options.move is None else options.move
     if move < 0:
         raise ValueError(f"--move {move}: cannot be negative")
-    game, highest = Game(rules, int(checked_seed(seed))), HighestAgent()
+    game, highest = Game(rules[0], int(checked_seed(seed))), HighestAgent()
     for played in range(move):
         if game.player is None:
             raise ValueError(f"--move {move}: the game of seed {seed} is over after {played} plays")

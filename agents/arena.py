@@ -33,8 +33,9 @@ from .workers import Batch, Workers
 TRAINING: Final = 0
 SELECTION: Final = 1
 REPORT: Final = 2
+BENCHMARK: Final = 3
 """What deals are for. Those of different purposes differ, whatever the seeds: a checkpoint that was chosen for its
-luck with the deals of selection gains nothing by it in a report."""
+luck with the deals of selection gains nothing by it in a report, nor what reports praised in the benchmark's tasks."""
 
 MIN_DEALS: Final = 200
 """Deals that are played before an interval is trusted to be narrow."""
@@ -57,7 +58,7 @@ class Terms:
             are this narrow: at most so many points to either side of the mean. It is looked at after each batch of
             BATCH_DEALS deals, from MIN_DEALS deals on; `deals` is then the most that are played. None plays them all.
         seed: 0 to 2**64 - 1; equal seeds of one purpose are equal deals.
-        purpose: TRAINING, SELECTION or REPORT.
+        purpose: TRAINING, SELECTION, REPORT or BENCHMARK.
         allow_omniscient: let agents play that see all hands: what these reach is an upper bound, not a strength.
 
     Raises:
@@ -179,7 +180,7 @@ def evaluate_matchup(
         IllegalActionError, OSError, ValueError: as `evaluate`.
     """
     match = Match(*matchup, rules, terms.seed, terms.purpose, terms.allow_omniscient)
-    rounds = _round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)
+    rounds = round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)
     games = _played(match, "game", terms, workers, store, progress) if terms.games else None
     return _summary(match, rounds, games)
 
@@ -203,7 +204,7 @@ def gains_by_deal(
         IllegalActionError, OSError, ValueError: as `evaluate`.
     """
     match = Match(candidate, [opponent], rules, terms.seed, terms.purpose, terms.allow_omniscient)
-    return _round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)[:, _GAIN]
+    return round_means(_played(match, "round", terms, workers, store, progress), rules.num_players)[:, GAIN]
 
 
 def head_to_head(
@@ -310,26 +311,38 @@ def _played(
     enough = None if terms.precision is None or not rounds else _is_precise(terms.precision, match.rules.num_players)
     batches = run_batches(job, total, size, workers=workers, store=store, name=job.name, enough=enough, progress=show)
     show(total)  # as if all had been played, where fewer were enough
-    return _joined(batches)
+    return joined(batches)
 
 
 # --- the statistics
 
-_POINTS, _RELATIVE, _GAIN, _TENS, _FOOL, _TRICKS = range(6)
+_POINTS, RELATIVE, GAIN, _TENS, _FOOL, _TRICKS = range(6)
 
 
-def _joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+def joined(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+    """The results of batches in their order, as one."""
     return {name: np.concatenate([batch.results[name] for batch in batches]) for name in batches[0].results}
 
 
-def _round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
-    """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control."""
+def win_shares(counts: dict[str, np.ndarray]) -> np.ndarray:
+    """The candidate's share of games, 1/k where k share a win (R15), from a `MatchJob` of games: float64 (games,)."""
+    return ((counts["better"] == 0) / counts["equal"]).mean(axis=1)
+
+
+def round_means(counts: dict[str, np.ndarray], num_players: int) -> np.ndarray:
+    """The candidate's means over its seats, a row for each deal: float64 (deals, 6); gain is NaN without control.
+
+    Columns RELATIVE and GAIN are relative points and gain.
+
+    Args:
+        counts: the results of a `MatchJob` of rounds.
+    """
     own, others = counts["own"], counts["others"]
     means = np.empty((len(own), 6))
     # Whole numbers up to one division, so that equal play comes out as exactly equal.
     means[:, _POINTS] = own / num_players
-    means[:, _RELATIVE] = ((num_players - 1) * own - others) / (num_players * (num_players - 1))
-    means[:, _GAIN] = (own - counts["control"]) / num_players if "control" in counts else np.nan
+    means[:, RELATIVE] = ((num_players - 1) * own - others) / (num_players * (num_players - 1))
+    means[:, GAIN] = (own - counts["control"]) / num_players if "control" in counts else np.nan
     for column, name in ((_TENS, "tens"), (_FOOL, "fool"), (_TRICKS, "tricks")):
         means[:, column] = counts[name] / num_players
     return means
@@ -341,20 +354,20 @@ def _is_precise(precision: float, num_players: int) -> Callable[[Sequence[Batch]
     def enough(batches: Sequence[Batch]) -> bool:
         if sum(batch.count for batch in batches) < MIN_DEALS:
             return False
-        means = _round_means(_joined(batches), num_players)
-        return all(half_width(means[:, k]) <= precision for k in (_RELATIVE, _GAIN) if not np.isnan(means[0, k]))
+        means = round_means(joined(batches), num_players)
+        return all(half_width(means[:, k]) <= precision for k in (RELATIVE, GAIN) if not np.isnan(means[0, k]))
 
     return enough
 
 
 def _summary(match: Match, rounds: np.ndarray, games: dict[str, np.ndarray] | None) -> Evaluation:
     points, points_ci = mean_interval(rounds[:, _POINTS])
-    relative, relative_ci = mean_interval(rounds[:, _RELATIVE])
-    gain, gain_ci = (None, None) if np.isnan(rounds[0, _GAIN]) else mean_interval(rounds[:, _GAIN])
+    relative, relative_ci = mean_interval(rounds[:, RELATIVE])
+    gain, gain_ci = (None, None) if np.isnan(rounds[0, GAIN]) else mean_interval(rounds[:, GAIN])
     wins, wins_ci, placement = None, None, None
     if games is not None:
         better, equal = games["better"], games["equal"]
-        wins, wins_ci = mean_interval(((better == 0) / equal).mean(axis=1))
+        wins, wins_ci = mean_interval(win_shares(games))
         placement = float((1 + better + (equal - 1) / 2).mean(axis=1).mean())
     return Evaluation(
         candidate=match.candidate,

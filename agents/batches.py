@@ -116,16 +116,19 @@ def _describe(agent: AnyAgent) -> dict[str, Any]:
     return {"deterministic": True, **digests} if getattr(agent, "deterministic", False) else digests
 
 
+def checkpoint_files(spec: str) -> dict[str, Path]:
+    """The files of the trained agents that a `make_agent` string names, by what they are called there."""
+    paths = {path: Path(path) for path in sorted({spec, *_CHECKPOINT.findall(spec)}) if Path(path).is_file()}
+    return {**paths, **shipped_within(spec)}
+
+
 def checkpoint_digests(spec: str) -> dict[str, str]:
-    """The SHA-256 of each trained agent's file that a `make_agent` string names, by what it is called there.
+    """The SHA-256 of these files.
 
     Raises:
         OSError: a file cannot be read.
     """
-    paths = {path: Path(path) for path in sorted({spec, *_CHECKPOINT.findall(spec)}) if Path(path).is_file()}
-    return {
-        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in {**paths, **shipped_within(spec)}.items()
-    }
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in checkpoint_files(spec).items()}
 
 
 class BatchFile:

@@ -31,7 +31,7 @@ class Match:
     It is pickled with its agents' names, and unpickled with agents made anew.
 
     Args:
-        purpose: TRAINING, SELECTION or REPORT of the arena.
+        purpose: TRAINING, SELECTION, REPORT or BENCHMARK of the arena.
         allow_omniscient: let agents play that see all hands.
 
     Raises:

@@ -88,7 +88,7 @@ class MixedTables:
         episode: "round" or "game".
         seed: 0 to 2**64 - 1.
         guest: whether the last of the agents sits in one seat of every table, and may see all hands.
-        purpose: TRAINING, SELECTION or REPORT.
+        purpose: TRAINING, SELECTION, REPORT or BENCHMARK.
     """
 
     def __init__(

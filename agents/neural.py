@@ -11,6 +11,7 @@ import json
 import pickle
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +25,12 @@ from fool_env.engine import legal_mask, legal_mask_of
 from fool_env.errors import RulesError
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION, encode
 from fool_env.rng import output
-from fool_env.rules import Rules
-from fool_env.state import EPISODES, copy_games, new_games
+from fool_env.rules import MAX_PLAYERS, Rules
+from fool_env.state import EPISODES, GAME, copy_games, new_games
 
 from .network import KINDS, PolicyNetwork
 
-CHECKPOINT_FORMAT: Final = 1
+CHECKPOINT_FORMAT: Final = 2
 """Changes whenever the meaning of what `fool.json` says does."""
 
 SAMPLE: Final = "sample"
@@ -83,7 +84,7 @@ class NeuralAgent:
 
     Args:
         network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
-        rules: those that it was trained for, and that it refuses to depart from.
+        rules: those that it was trained for, for each number of players one; it plays at no other table.
         episode: what it was trained on last. A network trained on single rounds has never seen totals, so it is shown
             none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
@@ -91,23 +92,30 @@ class NeuralAgent:
 
     Attributes:
         block: views for one pass, BLOCK at first; fewer are faster where batches are small.
+
+    Raises:
+        ValueError: there are no rules, or several for one number of players.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        rules: Rules,
+        rules: Sequence[Rules],
         episode: str = "round",
         name: str = "network",
         deterministic: bool = False,
     ) -> None:
         self.network = network
-        self.rules = rules
+        self.rules = tuple(rules)
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
         self.block = BLOCK
-        self._rules_record = new_games([rules])[0]
+        if not rules or len({table.num_players for table in rules}) < len(rules):
+            raise ValueError(f"rules: {list(rules)} are not those of one or more different numbers of players")
+        self._learnt = np.zeros(MAX_PLAYERS + 1, GAME)  # by number of players
+        for table, record in zip(rules, new_games(list(rules)), strict=True):
+            self._learnt[table.num_players] = record
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
@@ -167,13 +175,15 @@ class NeuralAgent:
         return logits.numpy()
 
     def _check_rules(self, views: np.ndarray) -> None:
-        for name in Rules.__dataclass_fields__:
-            wrong = views[name] != self._rules_record[name]
+        for name in Rules.__dataclass_fields__:  # num_players comes first
+            learnt = self._learnt[name][views["num_players"]]
+            wrong = views[name] != learnt
             if wrong.any():
-                table = views[int(np.argmax(wrong.reshape(len(views), -1).any(axis=1)))]
+                row = int(np.argmax(wrong.reshape(len(views), -1).any(axis=1)))
+                numbers = " or ".join(str(table.num_players) for table in self.rules)
                 raise CheckpointError(
-                    f"{self.name} was trained for other rules: {name} {self._rules_record[name]}, "
-                    f"but at this table it is {table[name]}"
+                    f"{self.name} was trained for other rules: {name} "
+                    f"{numbers if name == 'num_players' else learnt[row]}, but at this table it is {views[row][name]}"
                 )
 
 
@@ -230,7 +240,7 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
     description = read_description(path)
     state = read_weights(path)
     try:
-        rules = Rules.from_dict(description["rules"])
+        rules = [Rules.from_dict(table) for table in description["rules"]]
         hidden, episode = list(map(int, description["network"]["hidden"])), description["episode"]
         kind = description["network"]["kind"]
         choice = description.get("choice", SAMPLE)
@@ -246,7 +256,10 @@ def load_agent(path: str | Path, deterministic: bool = False) -> NeuralAgent:
         network = PolicyNetwork.from_policy(kind, hidden, state)
     except (RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path}: its weights do not fit hidden layers {hidden}: {error}") from None
-    return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
+    try:
+        return NeuralAgent(network, rules, episode, str(path), deterministic or choice == GREEDY)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: its {DESCRIPTION_FILE} does not say what it should: {error!r}") from None
 
 
 def _read(path: str | Path, member: str) -> bytes:

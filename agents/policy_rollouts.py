@@ -5,6 +5,7 @@ So the network sees large batches. Plays without a choice never reach it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -31,8 +32,8 @@ class Policy(Protocol):
         """Its `make_agent` string."""
 
     @property
-    def rules(self) -> Rules:
-        """Those that it was trained for."""
+    def rules(self) -> Sequence[Rules]:
+        """Those that it was trained for, for each number of players one."""
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Choose a legal card for each view: GAME (B,), uint64 (B,) -> int64 (B,)."""

@@ -32,6 +32,7 @@ from fool_env.train.config import TrainConfig
 from fool_env.train.networks import Trunk
 from fool_env.train.ppo import make_model
 from fool_env.train.selfplay import SelfPlayPPO
+from fool_env.train.stages import make_tables, stage_at
 from fool_env.train.vec_env import SelfPlayVecEnv
 
 TARGETS = {1: 45.0, 2: 80.0}  # thousand steps a second, on idle cores
@@ -124,8 +125,8 @@ def network_passes(model: SelfPlayPPO) -> None:
 
 def bench_stock(repeats: int, config: TrainConfig) -> None:
     """MaskablePPO as it comes, on the same tables with the same network and minibatches."""
-    table, ppo = config.table, config.ppo
-    env = SelfPlayVecEnv(FoolVectorEnv(table.num_tables, table.make_rules(), table.episode, table.reward))
+    ppo = config.ppo
+    env = SelfPlayVecEnv(make_tables(config, stage_at(config, 0)))
     policy = {
         "features_extractor_class": Trunk,
         "features_extractor_kwargs": {"kind": config.network.kind, "hidden": config.network.hidden},

@@ -81,15 +81,15 @@ OBSERVATION_SIZE: Final = OBSERVATION.itemsize // 4
 """K, the number of floats in an observation."""
 
 
-def _first_float(field: str) -> int:
-    """Where a field begins in the flat observation."""
+def first_float(field: str) -> int:
+    """Where a field begins in a flat observation."""
     fields = OBSERVATION.fields
     assert fields is not None  # a structured dtype has fields
     return fields[field][1] // 4
 
 
 # The fields before this one are written whole, the others only where they are not zero.
-_FIRST_SPARSE = _first_float("trick_played")
+_FIRST_SPARSE = first_float("trick_played")
 
 STATE_SIZE: Final = OBSERVATION_SIZE + MAX_PLAYERS * NUM_ACTIONS
 """The floats of a full state: the observation of one seat, then every hand as seen from it."""
@@ -381,6 +381,6 @@ def field_table() -> str:
     """The fields as a Markdown table: name, first float, shape, range, meaning."""
     lines = ["| field | offset | shape | range | meaning |", "|---|---|---|---|---|"]
     for name, shape, (low, high), meaning in _FIELDS:
-        offset = _first_float(name)
+        offset = first_float(name)
         lines.append(f"| `{name}` | {offset} | {shape} | {low:.4g} to {high:.4g} | {meaning} |")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 HIDDEN = [8]
 
 
-def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | None = None, weights: Any = None) -> str:
+def write_checkpoint(
+    path: Path, rules: Rules | Sequence[Rules], description: dict[str, Any] | None = None, weights: Any = None
+) -> str:
     """An untrained network as a checkpoint, or one with something wrong."""
     torch.manual_seed(1)
     if weights is None:
@@ -28,7 +31,7 @@ def write_checkpoint(path: Path, rules: Rules, description: dict[str, Any] | Non
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": rules.to_dict(),
+        "rules": [table.to_dict() for table in ([rules] if isinstance(rules, Rules) else rules)],
         "episode": "round",
         "network": {"kind": "mlp", "hidden": HIDDEN},
     }

@@ -21,7 +21,7 @@ def make_pool_learner(native=None, members=BOTS, share=0.5, every=0, size=3, sam
     agents = [make_agent(member) if isinstance(member, str) else member for member in members]
 
     def freeze() -> NeuralAgent:
-        return NeuralAgent(learner.policy_network(), native.rules[0])
+        return NeuralAgent(learner.policy_network(), list(dict.fromkeys(native.rules)))
 
     learner.pool = Pool(native, PoolConfig(share, every, size, sampling), 7, agents, freeze)
     return learner

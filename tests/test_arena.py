@@ -12,7 +12,7 @@ from planted import Blend
 
 from fool_env import Game, IllegalActionError, Rules
 from fool_env.agents.agent import Agent, make_agent
-from fool_env.agents.arena import REPORT, SELECTION, TRAINING, Evaluation, evaluate, make_opponents
+from fool_env.agents.arena import BENCHMARK, REPORT, SELECTION, TRAINING, Evaluation, evaluate, make_opponents
 from fool_env.agents.intervals import mean_interval, t_quantile
 from fool_env.agents.match import Match
 from fool_env.cards import NUM_ACTIONS
@@ -222,7 +222,7 @@ def test_all_arms_play_the_same_deal() -> None:
 
 def test_every_decision_has_a_seed_of_its_own_and_purposes_share_none() -> None:
     seeds = []
-    for purpose in (TRAINING, SELECTION, REPORT):
+    for purpose in (TRAINING, SELECTION, REPORT, BENCHMARK):
         spy = Spy()
         evaluate(spy, [spy], Rules.official(4), deals=20, games=5, purpose=purpose)
         seeds.append(np.concatenate(spy.seeds))
@@ -237,9 +237,9 @@ def test_purposes_and_seeds_deal_different_cards() -> None:
         views = np.concatenate(spy.views)
         return {view["hands"].tobytes() for view in views[views["num_plays"] == 0]}
 
-    sets = [deals(seed, purpose) for seed in (0, 1) for purpose in (TRAINING, SELECTION, REPORT)]
+    sets = [deals(seed, purpose) for seed in (0, 1) for purpose in (TRAINING, SELECTION, REPORT, BENCHMARK)]
     assert all(len(dealt) == 50 for dealt in sets)
-    assert len(set.union(*sets)) == 6 * 50
+    assert len(set.union(*sets)) == 8 * 50
 
 
 # --- what an agent sees, and may do

@@ -199,6 +199,6 @@ def test_a_folder_of_another_run_is_left_alone(finished, capsys):
 
 
 def test_a_run_that_fails_is_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fool_env.train.runs.train", lambda arguments, lock, stop: 3)
+    monkeypatch.setattr("fool_env.train.run_process.train", lambda script, arguments, lock, stop: 3)
     assert main(arguments(tmp_path)) == 1
     assert "ended with exit code 3" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -13,10 +12,12 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch as th
+from run_folders import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
@@ -25,6 +26,7 @@ from fool_env.observation import OBSERVATION_VERSION, encode
 from fool_env.train import ppo
 from fool_env.train.checkpoint import load_checkpoint, save_checkpoint
 from fool_env.train.config import load_config
+from fool_env.train.distributed import Ranks
 
 TINY = """
 name: tiny
@@ -35,60 +37,11 @@ network: {hidden: [32, 32]}
 ppo: {steps: 25, minibatch: 256}
 evaluation: {opponents: [highest, random+lowest], every: 4000, deals: 5, final_deals: 10, final_games: 2}
 """
-TIMES = ("time/fps",)
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
     (folder / "tiny.yaml").write_text(TINY)
     return ["--config", str(folder / "tiny.yaml"), "--runs", str(folder), *arguments]
-
-
-def rows_without_times(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
-
-
-def contents(path: Path) -> dict[str, object]:
-    """All of a checkpoint that is not a time: tensors, arrays, description."""
-    found: dict[str, object] = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in ("policy.pth", "policy.optimizer.pth"):
-            found[name] = th.load(io.BytesIO(archive.read(name)), weights_only=True)
-        found |= dict(np.load(io.BytesIO(archive.read("state.npz")), allow_pickle=False))
-        found["fool.json"] = json.loads(archive.read("fool.json"))
-    del found["seconds"]
-    return found
-
-
-def assert_same(one: object, other: object) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, th.Tensor):
-        assert th.equal(one, other)
-    elif isinstance(one, np.ndarray):
-        np.testing.assert_array_equal(one, other)
-    else:
-        assert one == other
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    assert rows_without_times(one) == rows_without_times(other)
-    assert sorted(path.name for path in (one / "checkpoints").iterdir()) == sorted(
-        path.name for path in (other / "checkpoints").iterdir()
-    )
-    checkpoints = [contents(run / "final.zip") for run in (one, other)]
-    for checkpoint in checkpoints:
-        del checkpoint["fool.json"]["config"], checkpoint["fool.json"]["commit"]
-    assert_same(*checkpoints)
-    ladders = [json.loads((run / "ladder.json").read_text()) for run in (one, other)]
-    for ladder in ladders:
-        del ladder["agent"], ladder["commit"]
-        for result in ladder["results"]:  # the run's own path again
-            del result["candidate"]
-    assert ladders[0] == ladders[1]
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +69,9 @@ def test_a_run_leaves_all_that_it_promises(finished):
     ladder = json.loads((finished / "ladder.json").read_text())
     assert [entry["steps"] for entry in ladder["history"]] == [4000, 8000]
     assert [result["opponent"] for result in ladder["results"]] == ["highest", "random+lowest"]
-    assert (ladder["players"], ladder["deals"], ladder["games"], ladder["sampling"]) == (4, 10, 2, True)
-    assert Rules.from_dict(ladder["rules"]) == Rules.official(4)
+    assert [result["players"] for result in ladder["results"]] == [4, 4]
+    assert (ladder["deals"], ladder["games"], ladder["sampling"]) == (10, 2, True)
+    assert [Rules.from_dict(rules) for rules in ladder["rules"]] == [Rules.official(4)]
     checkpoints = sorted(path.stem for path in (finished / "checkpoints").iterdir())
     assert [int(name) for name in checkpoints] == [0, 2000, 4000, 6000, 8000, 10000]
     assert load_config(finished / "config.yaml").total_steps == 10000
@@ -128,6 +82,14 @@ def test_a_run_does_not_overwrite_another(finished, capsys):
     assert ppo.main(command(finished.parent)) == 2
     assert "--resume" in capsys.readouterr().err
     assert (finished / "final.zip").read_bytes() == before
+
+
+def test_a_run_may_begin_with_a_rollout_that_completes_no_decision(tmp_path):
+    """So short that no seat came to its second one."""
+    short = ["--total_steps", "160", "--ppo.steps", "1", "--evaluation.opponents", "[]"]
+    assert ppo.main(command(tmp_path, *short)) == 0
+    rows = rows_without_times(tmp_path / "tiny")
+    assert rows[0]["train/entropy"] == "" and len(rows) == 4
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 8, 10])
@@ -247,7 +209,7 @@ def test_the_agent_is_the_network_that_was_trained(finished):
 
     views = some_views(count=1000)
     agent = load_agent(finished / "final.zip")
-    assert agent.rules == Rules.official(4)
+    assert agent.rules == (Rules.official(4),)
     logits = agent._logits(views)[: len(views)]
     np.save(finished.parent / "views.npy", views.view(np.uint8))
     script = (
@@ -383,7 +345,7 @@ def test_a_checkpoint_of_another_version_is_refused_and_both_are_named(finished,
     with pytest.raises(CheckpointError, match=f"observation version {version}, .* has {OBSERVATION_VERSION}"):
         load_agent(bad)
     with pytest.raises(CheckpointError, match=f"observation version {version}, .* has {OBSERVATION_VERSION}"):
-        load_checkpoint(bad, None)
+        load_checkpoint(bad, SimpleNamespace(ranks=Ranks()))
     with pytest.raises(CheckpointError, match="checkpoint format 99"):
         load_agent(described(finished / "final.zip", tmp_path / "bad.zip", format=99))
 
@@ -410,8 +372,12 @@ def test_a_damaged_file_is_refused_with_the_reason(finished, tmp_path):
     for text in (b"{", b"[]", b"{}", b'{"format": 1}'):
         altered(finished / "final.zip", path, fool_json=text)
         refused("does not say what it should")
-    described(finished / "final.zip", path, rules={"num_players": 4})
+    described(finished / "final.zip", path, rules=[{"num_players": 4}])
     refused("rules lack")
+    official = Rules.official(4).to_dict()
+    for rules in ([], official, [official, official]):
+        described(finished / "final.zip", path, rules=rules)
+        refused("does not say what it should")
     described(finished / "final.zip", path, episode="night")
     refused("night")
     described(finished / "final.zip", path, network={"kind": "facts", "hidden": [64, 64]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fool_env import Rules
 from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config, save_config
 
 FOLDER = Path(__file__).parent.parent / "configs"
-CONFIGS = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "leaderboard.yaml"})  # which is not of a training run
+CONFIGS = sorted(set(FOLDER.glob("*.yaml")) - {FOLDER / "leaderboard.yaml", FOLDER / "tasks.yaml"})  # not of training
 
 
 def parse(tmp_path: Path, text: str, *arguments: str) -> TrainConfig:
@@ -62,6 +63,12 @@ def test_a_misspelt_option_is_refused_even_if_it_begins_like_one(argument):
         (["--table.rules", "{num_fool: 1}"], "num_fool"),
         (["--table.rules", "{num_players: 5}"], "disagree"),
         (["--table.num_players", "3"], "num_players: 3 is not within 4 to 8"),
+        (["--table.num_players", "[4, 9]"], "num_players: 9 is not within 4 to 8"),
+        (["--table.num_players", "[4, 5, 4]"], r"table\.num_players: \[4, 5, 4\] are not one or more different"),
+        (["--table.num_players", "[]"], r"table\.num_players: \[\] are not one or more different"),
+        (["--table.num_players", "[4, many]"], r"table\.num_players"),
+        (["--table.num_players", "[4, 5]", "--table.num_tables", "1"], r"table\.num_tables: 1 are fewer than"),
+        (["--table.num_players", "[4, 5]", "--table.rules", "{num_players: 5}"], "disagree"),
         (["--network.hidden", "[]"], r"network\.hidden"),
         (["--name", "a/b"], "name"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
@@ -74,17 +81,22 @@ def test_what_cannot_be_trained_is_refused(arguments, message):
 
 
 def test_rules_may_differ_from_the_official_ones(tmp_path):
-    assert parse(tmp_path, "table:\n  num_players: 5\n").table.make_rules() == Rules.official(5)
+    assert parse(tmp_path, "table:\n  num_players: 5\n").table.make_rules() == [Rules.official(5)]
     config = parse(tmp_path, "table:\n  num_players: 5\n  rules: {num_fools: 2, losing_total: -40}\n")
-    rules = config.table.make_rules()
+    (rules,) = config.table.make_rules()
     assert (rules.num_fools, rules.losing_total, rules.num_cards) == (2, -40, 60)
+    config = parse(tmp_path, "table:\n  num_players: [8, 4]\n  rules: {losing_total: -40}\n")
+    eight, four = config.table.make_rules()
+    assert eight == dataclasses.replace(Rules.official(8), losing_total=-40)
+    assert four == dataclasses.replace(Rules.official(4), losing_total=-40)
     miniature = Rules.miniature()
     config = parse(tmp_path, f"table:\n  num_players: 3\n  rules: {miniature.to_dict()}\n")
-    assert config.table.make_rules() == miniature
+    assert config.table.make_rules() == [miniature]
 
 
 def test_a_saved_config_is_the_same_when_loaded(tmp_path):
-    config = parse(tmp_path, "table:\n  rules: {num_fools: 2}\n", "--evaluation.opponents", "[highest+random]")
+    text = "table:\n  num_players: [7, 8]\n  rules: {num_fools: 2}\n"
+    config = parse(tmp_path, text, "--evaluation.opponents", "[highest+random]")
     save_config(config, tmp_path / "saved.yaml")
     assert load_config(tmp_path / "saved.yaml") == config
     assert TrainConfig.from_dict(config.to_dict()) == config
@@ -95,7 +107,7 @@ def test_the_configs_of_the_project_are_valid_and_named_after_their_files(path):
     config = parse_config(["--config", str(path)])
     assert config.name == path.stem
     if path.stem[0].isdigit():
-        assert config.table.make_rules() == Rules.official(int(path.stem[0]))
+        assert config.table.make_rules() == [Rules.official(int(path.stem[0]))]
 
 
 def test_configs_of_the_project_are_found_wherever_one_stands(tmp_path, monkeypatch):

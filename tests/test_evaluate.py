@@ -283,7 +283,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write_checkpoint(path, Rules.official(6), {"observation_version": 99}),
         rf"observation version 99.*{OBSERVATION_VERSION}",
     ),
-    "rules": (lambda path: write_checkpoint(path, Rules.official(6), {"rules": {"num_players": 6}}), "rules lack"),
+    "rules": (lambda path: write_checkpoint(path, Rules.official(6), {"rules": [{"num_players": 6}]}), "rules lack"),
     "code": (
         lambda path: write_checkpoint(path, Rules.official(6), weights=Payload(path.with_name("executed"))),
         "code",

@@ -76,14 +76,14 @@ def a_network(rules: Rules, **options: Any) -> NeuralAgent:
     th.manual_seed(0)
     layer = th.nn.Linear(OBSERVATION_SIZE, NUM_ACTIONS)
     th.nn.init.normal_(layer.weight, std=0.3)
-    return NeuralAgent(layer, rules, **options)
+    return NeuralAgent(layer, [rules], **options)
 
 
 @pytest.mark.parametrize("num_players", [4, 8])
 def test_a_network_plays_as_often_as_it_says(num_players: int) -> None:
     agent = a_network(Rules.official(num_players))
     draws = 2000
-    for game in played(Game(agent.rules, 0, "round"), 30)[1][::7]:
+    for game in played(Game(agent.rules[0], 0, "round"), 30)[1][::7]:
         legal = game.legal_actions()
         with th.no_grad():
             logits = agent.network(th.from_numpy(encode(view_of(game))))[0, legal]
@@ -93,7 +93,7 @@ def test_a_network_plays_as_often_as_it_says(num_players: int) -> None:
         actions = agent.act(view_of(game).repeat(draws), np.arange(draws, dtype=np.uint64))
         shares = np.array([(actions == action).mean() for action in legal])
         assert np.abs(shares - chances).max() < 5 * np.sqrt(0.25 / draws)
-        likeliest = a_network(agent.rules, deterministic=True)
+        likeliest = a_network(agent.rules[0], deterministic=True)
         assert likeliest.act(view_of(game), np.array([SEED]))[0] == legal[chances.argmax()]
 
 

@@ -8,9 +8,12 @@ import signal
 from pathlib import Path
 
 import pytest
+from checkpoints import write_checkpoint
 
+from fool_env import Rules
+from fool_env.agents import shipped
 from fool_env.agents.agent import OmniscientAgent, make_agent
-from fool_env.train import contest
+from fool_env.train import contest, tasks
 from fool_env.train import leaderboard as script
 from fool_env.train.provenance import players_digest, sources_digest
 
@@ -23,8 +26,11 @@ allow_omniscient: true
 tables:
   4: {deals: 10, games: 2}
   6: {deals: 8, games: 2, seed: 4, agents: [random, lowest]}
-  8: {deals: 6}
+  8: {deals: 6, agents: [random, highest], more_agents: [cautious, "cheat:iterations=4"]}
+tasks:
+  fool-4p-round: [random, highest]
 """
+TASKS = "fool-4p-round-v1: {players: 4, episode: round, opponents: [random], count: 3, seed: 0, budgets: [5]}"
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +38,13 @@ def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "REPLICATES", 10)
     monkeypatch.setattr(script, "source_commit", lambda: "89ab012")
     monkeypatch.setattr(script, "players_digest", lambda: "0123abc")
+
+
+@pytest.fixture
+def small_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A task of little work."""
+    (tmp_path / "tasks.yaml").write_text(TASKS)
+    monkeypatch.setattr(tasks, "TASKS", tmp_path / "tasks.yaml")
 
 
 def run(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *more: object) -> tuple[int, str, str]:
@@ -44,13 +57,14 @@ def run(capsys: pytest.CaptureFixture[str], folder: Path, text: str, *more: obje
 
 
 def test_one_command_writes_a_table_for_each_number_of_players(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, small_benchmark: None
 ) -> None:
     code, out, err = run(capsys, tmp_path, SMALL)
-    assert (code, err) == (0, "") and out.count("4 players, rounds: 10 done after 0:00:") == 1
+    assert (code, err) == (0, "") and len(re.findall(r"4 players, rounds: 10 done after \d:\d\d:\d\d\n", out)) == 1
+    assert len(re.findall(r"fool-4p-round-v1: (random|highest) scored after", out)) == 2
     text = (tmp_path / "out.md").read_text()
     assert "Commit 89ab012; fool-env " in text and "numba" in text and "CPU times on one core of" in text
-    four, six, eight = text.split("\n## ")[1:]
+    four, six, eight, benchmark = text.split("\n## ")[1:]
     assert four.startswith("4 players\n") and "10 deals and 2 games (wins by chance: 25.0%)" in four
     assert "seed 3" in four and "seed 4" in six and "seed 3" in eight
     for name in ("random", "highest", "cautious", "pimc:worlds=2"):
@@ -58,6 +72,13 @@ def test_one_command_writes_a_table_for_each_number_of_players(
         assert re.search(rf"\n\| \d \| {name} \| {numbers} \|", four)
     assert re.search(r"\n\|  \| cheat:iterations=4 \(upper bound: sees all hands\) \|", four)
     assert "lowest" in six and "cautious" not in six and "lowest" not in eight
+    assert [f"| {name}" in eight for name in ("cautious", "cheat:iterations=4", "pimc")] == [True, True, False]
+    assert (
+        benchmark.startswith("Benchmark tasks\n") and "### fool-4p-round-v1\n\n4 players, official rules" in benchmark
+    )
+    best, worst = [line.split(" | ") for line in benchmark.splitlines()[-2:]]
+    assert best[:3] == ["| highest", "-", "no training"] and worst[0] == "| random"
+    assert re.fullmatch(r"\+\d+\.\d\d ±\d+\.\d\d", best[3]) and best[3] == best[4]
     assert "games won" not in eight
     assert [players for players in (4, 6, 8) if (tmp_path / f"runs/0123abc/{players}p/standings.md").is_file()] == [
         4,
@@ -69,7 +90,7 @@ def test_one_command_writes_a_table_for_each_number_of_players(
 
 
 def test_an_interrupted_leaderboard_goes_on_with_the_same_command(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_benchmark: None
 ) -> None:
     play_tournament = script.play_tournament
 
@@ -126,6 +147,11 @@ def test_the_digest_changes_with_every_edit_of_what_plays(tmp_path: Path) -> Non
             "agents: [random, highest, 'cheat:iterations=2']\ntables: {4: {deals: 3}}\n",
             "cheat:iterations=2 sees all hands",
         ),
+        ("agents: [random, highest]\ntables: {4: {deals: 3, more_agents: 5}}\n", "more_agents: 5 is not a list"),
+        (SMALL + "  fool-9p-round: [random]\n", "there is no task 'fool-9p-round'"),
+        (SMALL + "  fool-6p-round: [nobody]\n", 'no agent "nobody"'),
+        (SMALL + "  fool-6p-round: random\n", "tasks.fool-6p-round: 'random' is not a list of names"),
+        (SMALL + "  fool-6p-round: ['cheat:iterations=2']\n", "cheat:iterations=2 sees all hands"),
         ("agents: [random\n", "small.yaml"),
         ("- random\n", "small.yaml"),
     ],
@@ -148,14 +174,23 @@ def test_mistakes_on_the_command_line(
     assert (code, out) == (2, "") and err.count("\n") == 1 and says in err
 
 
-def test_the_leaderboard_of_the_project_holds_every_baseline_and_search_agents_at_several_budgets() -> None:
+def test_the_leaderboard_of_the_project_holds_every_baseline_and_search_agents_at_several_budgets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shipped, "SHIPPED_FOLDER", tmp_path)
+    for players in (4, 6, 8):
+        write_checkpoint(tmp_path / f"{players}p.zip", Rules.official(players))
     plans = {plan.rules.num_players: plan for plan in script.load_plans(CONFIG)}
     assert set(plans) == {4, 6, 8}
-    for plan in plans.values():
-        assert {"random", "lowest", "highest", "cautious"} <= set(plan.field)
+    for players, plan in plans.items():
+        assert {"random", "lowest", "highest", "cautious", f"pretrained:{players}p"} <= set(plan.field)
         for kind, budgets in (("pimc:", 5), ("ismcts:", 2)):
             assert sum(name.startswith(kind) for name in plan.field) >= budgets
         assert any(name.startswith("pimc:") and "rollout=cautious" in name for name in plan.field)
         assert plan.bounds and all(isinstance(agent, OmniscientAgent) for agent in plan.bounds.values())
         assert all(make_agent(name).name == name for name in (*plan.field, *plan.bounds))
         assert plan.deals % len(plan.field) == plan.games % len(plan.field) == 0, "so all sit equally often"
+    entries = {task.name: agents for task, agents in script.load_entries(CONFIG)}
+    assert entries.keys() == tasks.load_tasks().keys()
+    for task, agents in entries.items():
+        assert f"pretrained:{task.split('-')[1]}" in agents and "cautious" in agents

@@ -60,11 +60,17 @@ def test_wheel_has_one_top_level_module(wheel: Path) -> None:
 
 def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    homes = {"fool_env": "fool_env", **{folder: f"fool_env/{folder}" for folder in ("agents", "train", "configs")}}
+    folders = ("agents", "agents/pretrained", "train", "configs")
+    homes = {"fool_env": "fool_env", **{folder: f"fool_env/{folder}" for folder in folders}}
     modules = {f"{home}/{path.name}" for folder, home in homes.items() for path in (ROOT / folder).glob("*.py")}
     configurations = {f"fool_env/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
+    pretrained = {
+        f"fool_env/agents/pretrained/{path.name}"
+        for path in (ROOT / "agents" / "pretrained").iterdir()
+        if path.suffix in (".zip", ".md")
+    }
     assert configurations
-    assert modules | configurations | {"fool_env/py.typed"} <= names
+    assert modules | configurations | pretrained | {"fool_env/py.typed"} <= names
 
 
 def test_import_of_the_environment_is_light(installed: Path, tmp_path: Path) -> None:
@@ -81,8 +87,28 @@ def test_configurations_are_found_once_installed(installed: Path, tmp_path: Path
     assert {path.name for path in (ROOT / "configs").glob("*.yaml")} <= names
 
 
+def test_shipped_agents_are_found_once_installed(installed: Path, tmp_path: Path) -> None:
+    code = """
+from fool_env.agents.agent import make_agent
+from fool_env.agents.shipped import SHIPPED_FOLDER, shipped_names
+print(SHIPPED_FOLDER, *(make_agent("pretrained:" + name).name for name in shipped_names()))
+"""
+    folder, *names = command(installed / "python", "-c", code, cwd=tmp_path).split()
+    assert Path(folder).is_relative_to(installed.parent)
+    assert names == sorted(f"pretrained:{path.stem}" for path in (ROOT / "agents" / "pretrained").glob("*.zip"))
+
+
 @pytest.mark.parametrize(
-    "script", ["fool-train", "fool-evaluate", "fool-tournament", "fool-sweep", "fool-best-response"]
+    "script",
+    [
+        "fool-train",
+        "fool-evaluate",
+        "fool-tournament",
+        "fool-benchmark",
+        "fool-sweep",
+        "fool-dmc",
+        "fool-best-response",
+    ],
 )
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
     assert "usage:" in command(installed / script, "--help", cwd=tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 from pathlib import Path
@@ -33,13 +33,7 @@ HIGHEST = make_agent("highest")
 SEED = np.uint64(5)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two take ten times as long over so small a network."""
-    before = th.get_num_threads()
-    th.set_num_threads(1)
-    yield
-    th.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Planted:
@@ -47,7 +41,7 @@ class Planted:
 
     def __init__(self, rules: Rules, chances: Sequence[float] | None = None) -> None:
         self.name = "planted.zip"
-        self.rules = rules
+        self.rules = [rules]
         self.asked: list[np.ndarray] = []
         self._chances = chances
 
@@ -75,7 +69,7 @@ def a_network(preset: str, episode: str = "round") -> NeuralAgent:
     th.manual_seed(3)
     network = PolicyNetwork("facts", [8]).requires_grad_(False)
     network.action_net.weight *= 12
-    return NeuralAgent(network, PRESETS[preset], episode)
+    return NeuralAgent(network, [PRESETS[preset]], episode)
 
 
 def liked_cards(number: int, chances: Sequence[float]) -> tuple[Game, PimcAgent]:
@@ -306,7 +300,7 @@ def test_an_agent_bears_the_name_that_makes_it(options: str, more: str, tmp_path
 def test_it_plays_the_rules_that_its_policy_learnt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_checkpoint(tmp_path / "agent.zip", Rules.official(5))
     bot = make_agent(f"pimc:worlds=1,policy={path}")
-    assert isinstance(bot, PimcAgent) and bot.rules == Rules.official(5)
+    assert isinstance(bot, PimcAgent) and bot.rules == (Rules.official(5),)
     assert not hasattr(make_agent("pimc"), "rules")
     with pytest.raises(CheckpointError, match="num_players 5, but at this table it is 6"):
         bot.act(*decisions("official_6", 2))

@@ -325,7 +325,7 @@ def test_a_resumed_pool_has_the_same_future(stop, episode):
 def test_a_snapshot_stays_one_of_rounds_when_the_run_has_come_to_games():
     learner, resumed = (make_pool_learner(members=(), every=960) for _ in range(2))
     play(learner, 1)
-    resumed.pool._freeze = lambda: NeuralAgent(learner.policy_network(), Rules.official(4), "game")
+    resumed.pool._freeze = lambda: NeuralAgent(learner.policy_network(), [Rules.official(4)], "game")
     resumed.load_run_state(learner.run_state())
     assert resumed.pool._agents[0].episode == "round"
 

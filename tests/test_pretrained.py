@@ -27,11 +27,14 @@ from fool_env.train import evaluate as evaluate_script
 from fool_env.train import publish as script
 from fool_env.train.checkpoint import save_checkpoint
 from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.model_card import public_description
 from fool_env.train.ppo import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = "--name secret-run --table.num_players 4 --table.num_tables 8 --network.hidden [16] --seed 7 --shards 1"
 HOURS = 1.5
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,7 @@ def check_shipped(name: str) -> None:
     assert hashlib.sha256(content).hexdigest() in card
     assert f"| plays | {read_description(path)['steps']:,} |" in card
     spec = f"pretrained:{name}"
-    assert card.startswith(f"# {spec}\n") and recipe(make_agent(spec)) == (spec, False)
+    assert card.startswith(f"# {spec}\n") and recipe(make_agent(spec))[0] == spec
 
 
 # --- the agents
@@ -185,6 +188,16 @@ def test_the_file_holds_the_policy_alone_and_equal_agents_are_equal_files(checkp
     assert "secret-run" not in path.read_bytes().decode("latin-1") + json.dumps(read_description(path))
 
 
+def test_no_folder_of_the_machine_is_published() -> None:
+    config = {"name": "x", "runs": "/home/me/runs", "init": "/home/me/runs/6p/final.zip", "seed": 3}
+    config["pool"] = {"members": ["highest", "/home/me/runs/4p/final.zip"]}
+    says = public_description({"steps": 5, "config": config})
+    assert says == {
+        "steps": 5,
+        "config": {"init": "6p/final.zip", "seed": 3, "pool": {"members": ["highest", "4p/final.zip"]}},
+    }
+
+
 def test_what_is_too_large_is_not_shipped(
     capsys: pytest.CaptureFixture[str], folder: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +240,21 @@ def test_one_command_measures_and_publishes(
     assert played.read_bytes() == batches and (folder / "4p.md").read_text() == before
 
 
+def test_a_network_of_several_tables_is_measured_at_each(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "final.zip"
+    config = parse_config([*OPTIONS.split(), "--table.num_players", "[4,5]"])
+    save_checkpoint(path, make_model(config), config, HOURS * 3600)
+    assert publish(capsys, path, "--opponents", "random", "--deals", 2, "--games", 0)[0] == 0
+    card = (folder / "4p.md").read_text()
+    assert "at tables of 4, 5 (official rules)" in card and "won" not in card.split("## How it fares")[1].split("##")[1]
+    four, five = card.split("\n### ")[1:]
+    for players, section in ((4, four), (5, five)):
+        expected = evaluate(load_agent(path), make_opponents("random"), Rules.official(players), deals=2)
+        assert section.startswith(f"{players} players\n") and f"| random | 2 | {expected.points:+.2f} ±" in section
+
+
 def test_results_of_train_evaluate_are_taken_if_they_are_of_this_agent(
     capsys: pytest.CaptureFixture[str], folder: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -261,7 +289,7 @@ def test_results_of_train_evaluate_are_taken_if_they_are_of_this_agent(
     ("options", "says"),
     [
         ("--checkpoint none.zip --name 4p", "none.zip: there is no such file"),
-        ("--checkpoint slim.zip --name 4p", "does not say how long its run took"),
+        ("--checkpoint slim.zip --name 4p", "slim.zip has no state.npz: it can be played, but its run cannot"),
         ("--checkpoint slim.zip --name a+b", "'a+b' is no name for an agent"),
         ("--checkpoint slim.zip", "--name"),
         ("--checkpoint full.zip --name 4p --opponents nobody", 'no agent "nobody"'),

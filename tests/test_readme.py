@@ -22,6 +22,14 @@ README = (ROOT / "README.md").read_text()
 SHORTER = {
     "train/ppo.py": "--total_steps 4096 --table.num_tables 32 --ppo.steps 32 --ppo.minibatch 256 --network.hidden [32] "
     "--evaluation.final_deals 10 --evaluation.final_games 2",
+    "train/dmc.py": "--total_steps 4096 --table.num_tables 32 --dmc.steps 32 --dmc.minibatch 256 --network.hidden [32] "
+    "--evaluation.final_deals 10 --evaluation.final_games 2",
+    "train/best_response.py": "--steps 2048 --table.num_tables 32 --ppo.steps 32 --network.hidden [32] --deals 10 "
+    "--seeds 0",
+    "train/sweep.py": "--seeds 0 1 --total_steps 2048 --table.num_tables 32 --ppo.steps 32 --network.hidden [32] "
+    "--evaluation.every 1024 --evaluation.deals 4 "
+    "--evaluation.final_deals 10 --evaluation.final_games 0",
+    "train/benchmark.py": "--count 4",
     "train/evaluate.py": "--deals 10 --games 2 --workers 1",
     "train/tournament.py": "--deals 4 --games 2 --pair-deals 2",
     "fool_env.agents": "",

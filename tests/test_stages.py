@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch as th
 from learners import make_learner
-from test_checkpoint import assert_same_run, contents
+from run_folders import assert_same_run, contents
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.neural import load_agent, read_description
-from fool_env.observation import OBSERVATION, encode
+from fool_env.observation import OBSERVATION, OBSERVATION_SIZE, encode, first_float
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
-from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.config import ConfigError, TrainConfig, parse_config
 from fool_env.train.ladder import agent_of
+from fool_env.train.networks import HANDS_SIZE
 from fool_env.train.stages import change_stage, make_tables, stage_at, start_from
 
 TINY = """
@@ -173,7 +176,7 @@ def test_a_run_resumed_before_at_or_after_the_change_equals_one_that_never_stopp
     ],
 )
 def test_a_curriculum_that_leads_nowhere_is_refused(tmp_path, arguments, message):
-    with pytest.raises(ppo.ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         parse(tmp_path, *arguments)
 
 
@@ -201,8 +204,29 @@ def test_a_run_starts_from_a_checkpoint_with_values_that_mean_the_same(finished,
     assert all(th.equal(tensor, weights[name]) for name, tensor in state.items() if "value_net" not in name)
 
 
+def test_a_critic_of_another_kind_begins_anew_and_the_average_policy_with_the_policy(finished, tmp_path):
+    source = finished / "final.zip"
+    options = ("--table.rounds_first", "0", "--network.critic", "full", "--ppo.average_kl", "0.1")
+    model, line = start(tmp_path, source, *options)
+    assert f"policy, without its values, from games for win of {source}" in line
+    observations = th.from_numpy(model.tables.observations)
+    logits, values = model.network(observations, th.ones((len(observations), HANDS_SIZE), dtype=th.uint8))
+    np.testing.assert_allclose(values.detach().numpy(), 2 / 4)
+    np.testing.assert_allclose(model.average.network(observations).numpy(), logits.detach().numpy(), atol=1e-5)
+
+
 def test_a_run_of_games_starts_as_a_checkpoint_of_rounds_plays_them(finished, tmp_path):
-    source = finished / "checkpoints" / f"{600:012d}.zip"
+    """Even if the weights of totals are not 0, and what they are means nothing."""
+    source = tmp_path / "rounds.zip"
+    with zipfile.ZipFile(finished / "checkpoints" / f"{600:012d}.zip") as old, zipfile.ZipFile(source, "w") as new:
+        weights = th.load(io.BytesIO(old.read("policy.pth")), weights_only=True)
+        for tensor in weights.values():
+            if tensor.shape[1:] == (OBSERVATION_SIZE,):
+                tensor[:, first_float("score")] = 3.0
+        saved = io.BytesIO()
+        th.save(weights, saved)
+        new.writestr("fool.json", old.read("fool.json"))
+        new.writestr("policy.pth", saved.getvalue())
     model, _ = start(tmp_path, source, "--table.rounds_first", "0")
     views = model.tables.views
     logits, values = model.network(th.from_numpy(encode(views)), th.zeros((len(views), 0)))
@@ -222,6 +246,9 @@ def test_a_run_says_what_it_started_from_and_is_resumed_without_it(finished, tmp
     assert all(th.equal(tensor, contents(source)["policy.pth"][name]) for name, tensor in first.items())
     source.unlink()
     assert ppo.main(["--resume", str(run)]) == 0
+    said = [contents(path)["fool.json"] for path in (run / "checkpoints" / f"{0:012d}.zip", run / "final.zip")]
+    assert [says["steps_before"] for says in said] == [1600, 1600]
+    assert start(tmp_path, run / "final.zip", "--table.rounds_first", "0")[0].steps_before == 1600 + 400
 
 
 @pytest.mark.parametrize(

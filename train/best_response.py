@@ -37,7 +37,7 @@ from fool_env.train.config import parse_config
 from fool_env.train.pool import make_member
 from fool_env.train.provenance import source_commit
 from fool_env.train.run import Interrupt, check_agents
-from fool_env.train.runs import Run, RunError, finish, held, plan_run
+from fool_env.train.run_process import Run, RunError, finish, held, plan_run
 from fool_env.train.standings import Words, plus_minus, rich_table
 
 FAILED: Final = 1
@@ -151,15 +151,18 @@ def make_plan(options: argparse.Namespace, training: Sequence[str]) -> Plan:
     arguments = [f"--ppo.minibatch={_MINIBATCH}", *_table_arguments(agent, options.players, training), *training]
     config = parse_config(arguments)
     check_agents("--against", lambda _: [agent], agent.name, config)
+    rules = config.table.make_rules()
+    if len(rules) > 1:
+        raise ValueError(f"table.num_players: {config.table.num_players}: gains are measured at tables of one size")
     folder = Path(config.runs) / (options.name or f"against-{re.sub(r'[^A-Za-z0-9.]+', '-', agent.name).strip('-')}")
     others = json.dumps([agent.name])
     arguments += ["--pool.share=1", "--pool.every=0", f"--pool.members={others}", f"--total_steps={options.steps}"]
     # The report of each run is no more than its progress: all are measured together in the end.
     arguments += [f"--evaluation.opponents={others}", f"--evaluation.final_deals={config.evaluation.deals}"]
     arguments += ["--evaluation.final_games=0", f"--runs={folder}"]
-    runs = {seed: plan_run([*arguments, f"--seed={seed}", f"--name=seed{seed}"]) for seed in options.seeds}
+    runs = {seed: plan_run("ppo", [*arguments, f"--seed={seed}", f"--name=seed{seed}"]) for seed in options.seeds}
     terms = Terms(deals=options.deals, seed=options.deal_seed)
-    return Plan(agent, config.table.make_rules(), folder, runs, terms)
+    return Plan(agent, rules[0], folder, runs, terms)
 
 
 def _table_arguments(agent: AnyAgent, players: int | None, training: Sequence[str]) -> list[str]:

@@ -222,6 +222,7 @@ class SeatRollout:
         self.steps, self.tables, self.seats = buffer_size, n_envs, num_seats
         self._observation_size = int(np.prod(observation_space.shape))
         self._num_actions = int(action_space.n)
+        self.capacity = (self.steps + self.seats) * self.tables  # rows
         self._hands_size = (num_seats - 1) * self._num_actions if with_hands else 0
         self.size = 0  # rows in use, those carried over first
         self.carried = 0  # rows carried over
@@ -232,7 +233,7 @@ class SeatRollout:
         if self._allocated:
             return
         self._allocated = True
-        capacity = (self.steps + self.seats) * self.tables
+        capacity = self.capacity
         self.decisions = Decisions(
             observations=th.zeros((capacity, self._observation_size), device=self.device),
             masks=th.zeros((capacity, self._num_actions), dtype=th.bool, device=self.device),

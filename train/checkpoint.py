@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import torch as th
+from numpy.lib.npyio import NpzFile
 from stable_baselines3.common.logger import Logger
 from torch import nn
 
@@ -25,6 +26,7 @@ from fool_env.agents.neural import CHECKPOINT_FORMAT, DESCRIPTION_FILE, Checkpoi
 from fool_env.observation import OBSERVATION_SIZE, OBSERVATION_VERSION
 from fool_env.train.compute import Shards
 from fool_env.train.config import RunConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.provenance import hardware, source_commit
 from fool_env.train.stages import stage_at
 
@@ -53,6 +55,10 @@ class Learner(Protocol):
         """What computes."""
 
     @property
+    def ranks(self) -> Ranks:
+        """The processes that train it together."""
+
+    @property
     def logger(self) -> Logger:
         """Where iterations are logged."""
 
@@ -79,7 +85,7 @@ class Learner(Protocol):
 
 
 def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: float) -> None:
-    """Write a checkpoint between two iterations; the file appears whole or not at all.
+    """Write a checkpoint between two iterations; the file appears whole or not at all. All ranks call it, one writes.
 
     Args:
         path: the zip to be written.
@@ -87,13 +93,22 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
         config: of its run.
         seconds: that the run has taken so far.
     """
+    states = model.ranks.gather(model.run_state())
+    if not model.ranks.is_first:
+        return
     buffer = io.BytesIO()
     model.save(buffer)
     arrays = io.BytesIO()
-    state: dict[str, Any] = model.run_state() | {"seconds": np.array(seconds)}
+    size = len(states)
+    state: dict[str, Any] = {"seconds": np.array(seconds)} | ({"ranks": np.array(size)} if size > 1 else {})
+    for rank, of_rank in enumerate(states):
+        state |= {f"{_prefix(rank, size)}{name}": array for name, array in of_rank.items()}
     np.savez_compressed(arrays, **state)
     with zipfile.ZipFile(buffer, "a") as archive:
-        says = describe_run(config, model.num_timesteps) | {"hardware": hardware() | {"device": _name(model.device)}}
+        says = describe_run(config, model.num_timesteps) | {
+            "steps_before": int(state.get("steps_before", 0)),
+            "hardware": hardware() | {"device": _name(model.device)},
+        }
         archive.writestr(DESCRIPTION_FILE, json.dumps(says, indent=2))
         archive.writestr(STATE_FILE, arrays.getvalue())
     write_whole(path, buffer.getvalue())
@@ -102,18 +117,18 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
 def load_checkpoint(path: Path, model: Learner) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 
+    Each rank reads its own state from the file.
+
     Raises:
-        CheckpointError: the file is no checkpoint, or of another version.
+        CheckpointError: the file is no checkpoint, or of another version, or of a run of more or fewer processes.
     """
-    read_description(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            arrays = dict(np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False))
-    except KeyError:
-        raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
-    seconds = float(arrays.pop("seconds"))
+    ranks = model.ranks
+    ranks.lead(lambda: _check(path, ranks.size))  # so that one complains for all
+    with _open_state(path) as file:
+        seconds, prefix = float(file["seconds"]), _prefix(ranks.rank, ranks.size)
+        state = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
     model.load_tensors(path)
-    model.load_run_state(arrays)
+    model.load_run_state(state)
     return seconds
 
 
@@ -124,14 +139,33 @@ def training_seconds(path: Path) -> float:
         CheckpointError: the file is no checkpoint of a run.
     """
     read_description(path)
+    with _open_state(path) as file:
+        return float(file["seconds"])
+
+
+def _check(path: Path, size: int) -> None:
+    """Refuse what `load_checkpoint` cannot load, for as many processes."""
+    read_description(path)
+    with _open_state(path) as file:
+        saved = int(file["ranks"]) if "ranks" in file.files else 1
+    if saved != size:
+        raise CheckpointError(
+            f"{path} is of a run of {saved} process{'es' * (saved > 1)}, each with its own tables, and now there "
+            f"{'are' if size > 1 else 'is'} {size}: go on with as many (torchrun: nproc-per-node times nnodes)"
+        )
+
+
+def _open_state(path: Path) -> NpzFile:
     try:
-        with (
-            zipfile.ZipFile(path) as archive,
-            np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False) as state,
-        ):
-            return float(state["seconds"])
+        with zipfile.ZipFile(path) as archive:
+            return cast(NpzFile, np.load(io.BytesIO(archive.read(STATE_FILE)), allow_pickle=False))
     except KeyError:
-        raise CheckpointError(f"{path} does not say how long its run took: it is no checkpoint of a run") from None
+        raise CheckpointError(f"{path} has no {STATE_FILE}: it can be played, but its run cannot be resumed") from None
+
+
+def _prefix(rank: int, size: int) -> str:
+    """What stands before the names of a rank's arrays; nothing for a process alone."""
+    return f"rank{rank}/" if size > 1 else ""
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -150,7 +184,7 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
         "format": CHECKPOINT_FORMAT,
         "observation_version": OBSERVATION_VERSION,
         "observation_size": OBSERVATION_SIZE,
-        "rules": config.table.make_rules().to_dict(),
+        "rules": [rules.to_dict() for rules in config.table.make_rules()],
         "method": config.method,
         "choice": config.choice,
         **stage_at(config, steps)._asdict(),
@@ -165,6 +199,12 @@ def describe_run(config: RunConfig, steps: int) -> dict[str, Any]:
 
 def _name(device: th.device) -> str:
     return th.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the files that `write_whole` had not finished when a process died."""
+    for path in folder.rglob(".*.tmp"):
+        path.unlink()
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -39,20 +39,37 @@ def common_rules(agents: Sequence[AnyAgent], players: int | None) -> Rules:
     """The rules that trained agents learnt, all the same, or else the official ones for the players.
 
     Raises:
-        ValueError: two were trained with different rules, or for another number of players; or nobody says how many.
+        ValueError: two have learnt no rules in common, or not for so many players; or it is not said how many.
     """
-    learnt: list[tuple[str, Rules]] = [(agent.name, agent.rules) for agent in agents if hasattr(agent, "rules")]
+    learnt: list[tuple[str, Sequence[Rules]]] = [
+        (agent.name, agent.rules) for agent in agents if hasattr(agent, "rules")
+    ]
     if not learnt:
         if players is None:
             raise ValueError("--players is needed, as no checkpoint says how many")
         return Rules.official(players)
-    first, rules = learnt[0]
-    if players is not None and players != rules.num_players:
-        raise ValueError(f"--players {players}: {first} was trained for {rules.num_players}")
-    for other, other_rules in learnt:
-        if other_rules != rules:
-            raise ValueError(f"{first} and {other} were trained with different rules: {rules} and {other_rules}")
-    return rules
+    for name, rules in learnt:
+        if players is not None and all(players != table.num_players for table in rules):
+            raise ValueError(f"--players {players}: {name} was trained for {_numbers(rules)}")
+    first, common = learnt[0][0], [table for table in learnt[0][1] if players in (None, table.num_players)]
+    for other, rules in learnt:
+        shared = [table for table in common if table in rules]
+        if not shared:
+            raise ValueError(
+                f"{first} and {other} were trained with different rules: {_listed(common)} and {_listed(rules)}"
+            )
+        common = shared
+    if len(common) > 1:
+        raise ValueError(f"--players is needed: {first} was trained for {_numbers(common)}")
+    return common[0]
+
+
+def _numbers(rules: Sequence[Rules]) -> str:
+    return " or ".join(str(table.num_players) for table in rules)
+
+
+def _listed(rules: Sequence[Rules]) -> str:
+    return ", ".join(map(str, rules))
 
 
 def output_console() -> Console:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -40,6 +40,17 @@ def available_cores() -> int:
     except OSError:
         return cores
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for each operation of this thread's, whatever the machine has, so that results do not depend on it."""
+    threads = th.get_num_threads()
+    th.set_num_threads(1)
+    try:
+        yield
+    finally:
+        th.set_num_threads(threads)
 
 
 class Shards:

@@ -27,37 +27,44 @@ class TableConfig:
     """The tables that the network plays at.
 
     Attributes:
-        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise.
+        num_players: seats at each table; the official rules for so many, unless `rules` says otherwise. Several numbers
+            are taken in turn by the tables, and one network learns to play at all of them.
         rules: fields of `Rules` that differ from the official ones; all of them for tables that have none.
         episode: what is played: "round" (single rounds) or "game" (whole games).
         reward: "points" of a round, "relative" to the mean of the other seats, or "win" of a game.
         rounds_first: plays, over all tables, for which single rounds are played for relative points, before whole games
             are played for `reward`: from the next iteration on. Games take twelve times as long to show an outcome.
-        num_tables: tables that are played side by side.
+        num_tables: tables that are played side by side; in each process, where several train together.
     """
 
-    num_players: int = 6
+    num_players: int | list[int] = 6
     rules: dict[str, Any] | None = None
     episode: Literal["round", "game"] = "round"
     reward: Literal["points", "relative", "win"] = "relative"
     rounds_first: int = 0
     num_tables: int = 1024
 
-    def make_rules(self) -> Rules:
-        """The rules of the tables.
+    def make_rules(self) -> list[Rules]:
+        """The rules of the tables, for each number of players one.
 
         Raises:
-            RulesError: they are none, or `rules` and `num_players` disagree.
+            RulesError: they are none, a number comes twice, or `rules` and `num_players` disagree.
         """
+        numbers = self.num_players if isinstance(self.num_players, list) else [self.num_players]
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise RulesError(f"table.num_players: {numbers} are not one or more different numbers")
+        return [self._rules_for(number) for number in numbers]
+
+    def _rules_for(self, num_players: int) -> Rules:
         if self.rules is None:
-            return Rules.official(self.num_players)
-        if self.rules.get("num_players", self.num_players) != self.num_players:
+            return Rules.official(num_players)
+        if self.rules.get("num_players", num_players) != num_players:
             raise RulesError(
                 f"table.num_players is {self.num_players}, table.rules.num_players {self.rules['num_players']}: "
                 "they disagree"
             )
-        official = Rules.official(self.num_players).to_dict() if 4 <= self.num_players <= 8 else {}
-        return Rules.from_dict({**official, "num_players": self.num_players, **self.rules})
+        official = Rules.official(num_players).to_dict() if 4 <= num_players <= 8 else {}
+        return Rules.from_dict({**official, "num_players": num_players, **self.rules})
 
 
 @dataclass
@@ -83,7 +90,7 @@ class PPOConfig:
 
     Attributes:
         steps: plays at each table in a rollout.
-        minibatch: decisions in a minibatch, at most.
+        minibatch: decisions in a minibatch, at most; in each process, where several train together.
         epochs: passes over each rollout.
         learning_rate, final_learning_rate: of Adam, falling linearly from the first to the last.
         entropy, final_entropy: weight of the entropy, likewise.
@@ -142,6 +149,7 @@ class EvaluationConfig:
         opponents: `make_agent` strings; "a+b" is a table of several.
         every: plays between evaluations on the way, 0 for none.
         deals: deals for each evaluation on the way.
+        games: full games for each evaluation on the way, 0 for none.
         final_deals: deals for the report at the end.
         final_games: full games for the report at the end, 0 for none.
     """
@@ -149,6 +157,7 @@ class EvaluationConfig:
     opponents: list[str] = field(default_factory=lambda: ["random", "highest", "cautious"])
     every: int = 2_000_000
     deals: int = 200
+    games: int = 0
     final_deals: int = 2000
     final_games: int = 200
 
@@ -164,16 +173,16 @@ class RunConfig(ABC):
         name: the run's folder within `runs`.
         runs: where run folders lie.
         seed: of everything random in the run.
-        total_steps: plays until the end, over all tables.
+        total_steps: plays until the end, over all tables of all processes; so are the two `every`.
         checkpoint_every: plays between checkpoints.
         table: the tables.
         network: the network.
         evaluation: how it is measured.
-        device: "cpu", "cuda" or "auto".
+        device: "cpu", "cuda" (several processes of a machine: each its own GPU) or "auto".
         precision: "float32", "bfloat16" or "auto", the faster one.
         shards: parts into which batches are cut for threads, so as many as there are cores; results depend on it, in
             the last bits, and not on the number of threads.
-        threads: threads that compute the parts, at most `shards`; null for as many as there are cores.
+        threads: threads that compute the parts, at most `shards`; null for as many as there are cores for each process.
     """
 
     program: ClassVar[str]
@@ -183,6 +192,8 @@ class RunConfig(ABC):
     description: ClassVar[str]
     method: ClassVar[str]
     """What a checkpoint calls it."""
+    distributed: ClassVar[bool] = False
+    """Whether several processes may train together."""
     choice: ClassVar[str]
     """How its agents choose: they "sample" from the network's probabilities, or are "greedy"."""
 
@@ -207,7 +218,7 @@ class RunConfig(ABC):
     @property
     @abstractmethod
     def steps_per_iteration(self) -> int:
-        """Plays in one rollout, over all tables."""
+        """Plays in one rollout, over all tables of one process."""
 
     @property
     def reward_scale(self) -> float | None:
@@ -235,7 +246,8 @@ class RunConfig(ABC):
         for key, value in _leaves(self).items():
             if isinstance(value, (int, float)) and value < _LOWEST.get(key, 1 if isinstance(value, int) else 0):
                 raise ValueError(f"{key}: {value} is too small")
-        self.table.make_rules()
+        if len(self.table.make_rules()) > self.table.num_tables:
+            raise ValueError(f"table.num_tables: {self.table.num_tables} are fewer than the numbers of players")
         if self.table.reward == "win" and self.table.episode == "round":
             raise ValueError("table.reward: 'win' is paid at the end of a game, so it needs table.episode: game")
         self._check_rounds_first()
@@ -267,6 +279,7 @@ class TrainConfig(RunConfig):
     script = "train/ppo.py"
     description = "Train a network to play FOOL by self-play PPO."
     method = "ppo"
+    distributed = True
     choice = "sample"
 
     init: str | None = None
@@ -275,7 +288,7 @@ class TrainConfig(RunConfig):
 
     @property
     def steps_per_iteration(self) -> int:
-        """Plays in one rollout, over all tables."""
+        """Plays in one rollout, over all tables of one process."""
         return self.table.num_tables * self.ppo.steps
 
     @property
@@ -306,7 +319,14 @@ class TrainConfig(RunConfig):
 Config = TypeVar("Config", bound=RunConfig)
 
 # The lowest values of numbers; those not listed are at least 1 if whole, at least 0 if not.
-_LOWEST = {"seed": 0, "table.rounds_first": 0, "pool.every": 0, "evaluation.every": 0, "evaluation.final_games": 0}
+_LOWEST = {
+    "seed": 0,
+    "table.rounds_first": 0,
+    "pool.every": 0,
+    "evaluation.every": 0,
+    "evaluation.games": 0,
+    "evaluation.final_games": 0,
+}
 
 
 class ConfigError(ValueError):

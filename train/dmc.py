@@ -8,6 +8,7 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -138,10 +139,11 @@ def make_model(config: DmcRunConfig) -> DeepMonteCarlo:
 
 def progress_line(config: DmcRunConfig, model: DeepMonteCarlo, seconds: float) -> str:
     """Where the run stands, from what the iteration logged."""
-    logged = model.logger.name_to_value
+    logged = model.logger.name_to_value  # which would take up what it is asked for by []
+    explained = logged.get("train/explained_variance", math.nan)  # no episode has ended yet
     return (
         f"{run.progress(config, model, seconds)} | {logged['train/epsilon']:.1%} by chance, "
-        f"values explain {logged['train/explained_variance']:.0%}"
+        f"values explain {explained:.0%}"
     )
 
 

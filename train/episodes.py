@@ -2,8 +2,8 @@
 
 A *decision* is a play with more than one legal action, as in `buffer.py`. What it is worth by Monte Carlo is known
 when its episode is over: what its seat has been paid from then on, whoever played. So a decision waits, through as
-many rollouts as it takes, and is then trained once (each epoch) and forgotten. The memory grows to what waits: at six
-players and 64 steps a rollout it is a third of a rollout's decisions for single rounds, some ten rollouts for games.
+many rollouts as it takes, and is then trained, once each epoch, and forgotten. The memory grows to what waits: at six
+players and 64 steps, half as much as a rollout brings where single rounds are played, and five times where games are.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class EpisodeBuffer:
     """Rollouts of some steps at some tables, and the decisions of earlier ones that wait for their episode's end.
 
     Args:
-        tables: those of all rollouts, at the beginning of an episode.
+        tables: those of all rollouts.
         steps: plays at each table in a rollout.
         td_lambda: see `set_targets`.
         reward_scale: multiplies rewards.
@@ -176,7 +176,7 @@ class EpisodeBuffer:
         ledger = self.ledger[rows]
         ledger["episode"], ledger["seat"] = self._episode[where], tables.players[where]
         ledger["paid"] = self._paid[where, ledger["seat"]]
-        ledger["complete"] = False
+        ledger["target"], ledger["complete"] = 0, False
         self.size += count
         self.forced += self.num_tables - count
         return rows

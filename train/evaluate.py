@@ -109,8 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROGRAM,
         description="Evaluate an agent: it plays the same deals in every seat, against one opponent after another.",
-        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=32, ismcts:iterations=1000, ..., or a "
-        "checkpoint's path, such as runs/6p/final.zip.",
+        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=32, ismcts:iterations=1000, pretrained:6p, ..., "
+        "or a checkpoint's path, such as runs/6p/final.zip.",
         allow_abbrev=False,
     )
     candidate = parser.add_mutually_exclusive_group(required=True)
@@ -277,7 +277,7 @@ def _report(task: Task, results: list[Evaluation]) -> dict[str, Any]:
         "games": task.terms.games,
         "precision": task.terms.precision,
         "seed": task.terms.seed,
-        "sampling": not task.deterministic,
+        "sampling": not (task.deterministic or _is_greedy(task.candidate)),
         "commit": source_commit(),
         "results": [result.to_dict() for result in results],
     }
@@ -290,10 +290,16 @@ def _heading(task: Task) -> str:
     if terms.precision is not None:
         deals = f"up to {deals}, enough for ±{terms.precision:g},"
     choice = "play their likeliest card" if task.deterministic else "sample"
+    if not task.deterministic and _is_greedy(task.candidate):
+        choice += ", but for this one, which was trained to be greedy"
     return (
         f"{task.candidate.name} at tables of {players}: {deals}{games}, each played in every seat; "
         f"seed {terms.seed}; trained agents {choice}"
     )
+
+
+def _is_greedy(agent: AnyAgent) -> bool:
+    return bool(getattr(agent, "deterministic", False))
 
 
 def _names(result: Evaluation) -> tuple[str, str]:

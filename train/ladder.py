@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,8 @@ class Ladder:
 
     def climb(self, model: Learner, show: Show) -> Results:
         """Evaluate on the way; `show` is told how far the evaluation is."""
-        results = self._evaluate(agent_of(model, self.config), SELECTION, self.config.evaluation.deals, 0, show)
+        evaluation = self.config.evaluation
+        results = self._evaluate(agent_of(model, self.config), SELECTION, evaluation.deals, evaluation.games, show)
         self.history.append({"steps": model.num_timesteps, "results": results})
         self._write({"results": []})
         return results
@@ -58,8 +60,7 @@ class Ladder:
         self._write(
             {
                 "agent": name,
-                "players": agent.rules.num_players,
-                "rules": agent.rules.to_dict(),
+                "rules": [rules.to_dict() for rules in agent.rules],
                 "deals": evaluation.final_deals,
                 "games": evaluation.final_games,
                 "seed": _SEED,
@@ -72,22 +73,23 @@ class Ladder:
 
     def _evaluate(self, agent: NeuralAgent, purpose: int, deals: int, games: int, show: Show) -> Results:
         results = []
-        for opponent in self.config.evaluation.opponents:
+        for rules, opponent in itertools.product(agent.rules, self.config.evaluation.opponents):
+            table = opponent if len(agent.rules) == 1 else f"{opponent}, {rules.num_players} players"
 
-            def progress(done: float, total: int, opponent: str = opponent) -> None:
-                show(f"evaluation at a table of {opponent}: {done / total:.0%}")
+            def progress(done: float, total: int, table: str = table) -> None:
+                show(f"evaluation at a table of {table}: {done / total:.0%}")
 
             evaluation = evaluate(
                 agent,
                 make_opponents(opponent),
-                agent.rules,
+                rules,
                 deals=deals,
                 games=games,
                 seed=_SEED,
                 purpose=purpose,
                 progress=progress,
             )
-            results.append(evaluation.to_dict())
+            results.append({"table": table, "players": rules.num_players, **evaluation.to_dict()})
         return results
 
     def _write(self, report: dict[str, Any]) -> None:
@@ -97,10 +99,17 @@ class Ladder:
 _SEED = 0  # equal deals for all runs, so that runs can be compared
 
 
-def in_one_line(results: Results) -> str:
-    """Points a round at each opponent's table, and in brackets the gain over the opponent's own."""
-    return ", ".join(
-        f"{result['opponent']} {result['points']:+.1f}"
-        + ("" if result["gain"] is None else f" ({result['gain']:+.1f})")
-        for result in results
-    )
+def in_lines(results: Results) -> list[str]:
+    """Points a round at each opponent's table, and in brackets the gain over the opponent's own and the games won.
+
+    A line for each number of players, which it begins with if there are several.
+    """
+    by_players: dict[int, list[str]] = {}
+    for result in results:
+        gain = [] if result["gain"] is None else [f"{result['gain']:+.1f}"]
+        wins = [] if result["wins"] is None else [f"{result['wins']:.0%} won"]
+        brackets = f" ({', '.join(gain + wins)})" if gain + wins else ""
+        by_players.setdefault(result["players"], []).append(f"{result['opponent']} {result['points']:+.1f}{brackets}")
+    if len(by_players) == 1:
+        return [", ".join(words) for words in by_players.values()]
+    return [f"{players} players: {', '.join(words)}" for players, words in by_players.items()]

@@ -1,19 +1,21 @@
-"""LEADERBOARD.md: how the agents that come with this project fare at tables of 4, 6 and 8.
+"""LEADERBOARD.md: how the agents that come with this project fare at tables of 4, 6 and 8, and at the benchmark.
 
     python train/leaderboard.py
 
-One tournament for each number of players, as `configs/leaderboard.yaml` has it. What is played lies in
-`runs/leaderboard/<digest>/6p`, the digest being that of the sources that play: so the same command goes on where it
-was interrupted, and never with what other sources played. `standings.md` is there as soon as a table is finished.
+One tournament for each number of players, and the benchmark's tasks, as `configs/leaderboard.yaml` has it. What is
+played lies in `runs/leaderboard/<digest>`, the digest being that of the sources that play: so the same command goes on
+where it was interrupted, and never with what other sources played. `standings.md` is there as soon as a table is
+finished.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from importlib import resources
 from pathlib import Path
@@ -22,15 +24,21 @@ from typing import Any
 import yaml
 
 from fool_env import Rules
+from fool_env.agents.agent import make_agent
+from fool_env.agents.workers import Workers
+from fool_env.train.benchmark import PROTOCOL, section
 from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
 from fool_env.train.provenance import machine, players_digest, source_commit, usable_cores
+from fool_env.train.tasks import Score, Task, check_entry, find_tasks, score
 from fool_env.train.tournament import explanation, page, save
 
 _PROGRAM = "leaderboard"
 _NUMBERS = ("deals", "games", "pair_deals", "seed")
 _OTHERS = ("agents", "allow_omniscient")
 _TABLES = "tables"
+_MORE = "more_agents"
+_TASKS = "tasks"
 _PLAYERS = (4, 5, 6, 7, 8)
 _INTRODUCTION = """\
 # Leaderboard
@@ -38,6 +46,11 @@ _INTRODUCTION = """\
 Every agent that comes with fool-env, at mixed tables: for each deal a line-up is drawn by lot, each agent as often as
 the others, and plays the deal in every seat. The order is by points relative to the others at the table.
 `python train/leaderboard.py` writes this file; `configs/leaderboard.yaml` says what it plays."""
+_BENCHMARK = """\
+## Benchmark tasks
+
+Named tasks that never change, for agents of anybody's. `python train/benchmark.py --task TASK --agent AGENT` makes a
+row; ± is half of a 95% confidence interval over deals (of wins: over games)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,9 +68,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.workers < 1:
         raise ValueError(f"--workers {options.workers}: at least 1 is needed")
     commit = source_commit()
-    plans = load_plans(options.config)
+    plans, entries = load_plans(options.config), load_entries(options.config)
     tournaments = [_play(plan, options.runs / players_digest(), options.workers) for plan in plans]
-    options.out.write_text(leaderboard(tournaments, commit))
+    scores = [(task, _score(task, agents, options.runs, options.workers)) for task, agents in entries]
+    options.out.write_text(leaderboard(tournaments, scores, commit))
     print(f"wrote {options.out}")
     return 0
 
@@ -90,21 +104,49 @@ def load_plans(path: Path) -> list[Plan]:
     """The tournaments of a config file, one for each number of players under `tables`.
 
     A table has the keys agents, deals, games, pair_deals, seed and allow_omniscient, as `make_plan` has them; what
-    stands beside `tables` holds for all of them.
+    stands beside `tables` holds for all of them. Its `more_agents` come on top of the agents.
 
     Raises:
         OSError: there is no such file.
         ValueError: a key is unknown or missing, or as `make_plan`; the message names the file.
     """
-    try:
-        config = _section(yaml.safe_load(path.read_text()), "the file", (*_NUMBERS, *_OTHERS, _TABLES))
-        shared = {key: value for key, value in config.items() if key != _TABLES}
+    with _named(path):
+        config = _config(path)
+        shared = {key: value for key, value in config.items() if key not in (_TABLES, _TASKS)}
         return [
-            _plan(players, shared | _section(table, f"{_TABLES}.{players}", (*_NUMBERS, *_OTHERS)))
+            _plan(players, shared | _section(table, f"{_TABLES}.{players}", (*_NUMBERS, *_OTHERS, _MORE)))
             for players, table in _section(config.get(_TABLES), _TABLES, _PLAYERS).items()
         ]
+
+
+def load_entries(path: Path) -> list[tuple[Task, list[str]]]:
+    """The benchmark's tasks under `tasks` of a config file, and the agents that are scored on each.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: there is no such task or agent, or one that was not trained for it; the message names the file.
+    """
+    with _named(path):
+        entries = []
+        for name, agents in _config(path).get(_TASKS, {}).items():
+            [task] = find_tasks([name])
+            for spec in _names(agents, f"{_TASKS}.{name}"):
+                check_entry(make_agent(spec), task)
+            entries.append((task, agents))
+        return entries
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors name the file that they are about."""
+    try:
+        yield
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _config(path: Path) -> dict[Any, Any]:
+    return _section(yaml.safe_load(path.read_text()), "the file", (*_NUMBERS, *_OTHERS, _TABLES, _TASKS))
 
 
 def _section(values: Any, name: str, known: Sequence[Any]) -> dict[Any, Any]:
@@ -122,10 +164,16 @@ def _plan(players: int, options: dict[str, Any]) -> Plan:
     for key in _NUMBERS:
         if type(options.get(key, 0)) is not int:
             raise ValueError(f"{_TABLES}.{players}: {key}: {options[key]!r} is not a whole number")
-    agents = options.pop("agents", None)
-    if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in agents):
-        raise ValueError(f"{_TABLES}.{players}: agents: {agents!r} is not a list of names")
+    agents = _names(options.pop("agents", None), f"{_TABLES}.{players}: agents")
+    more = options.pop(_MORE, [])
+    agents = [*agents, *(_names(more, f"{_TABLES}.{players}: {_MORE}") if more else [])]
     return make_plan(agents, Rules.official(players), **options)
+
+
+def _names(agents: Any, where: str) -> list[str]:
+    if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in agents):
+        raise ValueError(f"{where}: {agents!r} is not a list of names")
+    return agents
 
 
 def _play(plan: Plan, folder: Path, workers: int) -> Tournament:
@@ -149,13 +197,35 @@ def _play(plan: Plan, folder: Path, workers: int) -> Tournament:
     return tournament
 
 
-def leaderboard(tournaments: Sequence[Tournament], commit: str | None) -> str:
+def _score(task: Task, agents: Sequence[str], folder: Path, workers: int) -> list[Score]:
+    """Score agents on a task, or play what is missing of it, and say which are finished."""
+    start = time.perf_counter()
+    scores = []
+    with Bars() as bars, Workers(workers) as processes:
+        for spec in agents:
+
+            def show(opponent: str, done: float, total: int, spec: str = spec) -> None:
+                bars.show(f"{task.name}: {spec} at {opponent}", done, total)
+
+            scores.append(score(task, spec, folder=folder, workers=processes, progress=show))
+            seconds = round(time.perf_counter() - start)
+            print(f"{task.name}: {spec} scored after {timedelta(seconds=seconds)}", flush=True)
+    return scores
+
+
+def leaderboard(
+    tournaments: Sequence[Tournament], scores: Sequence[tuple[Task, list[Score]]], commit: str | None
+) -> str:
     """LEADERBOARD.md."""
     made_by = machine()
     versions = ", ".join(f"{name} {made_by[name]}" for name in made_by if name != "cpu")
     facts = f"Commit {commit or 'unknown'}; {versions}; CPU times on one core of {made_by['cpu']}."
     parts = [_INTRODUCTION, facts, explanation().strip()]
-    return "\n\n".join(parts + [page(tournament, "##").strip() for tournament in tournaments]) + "\n"
+    parts += [page(tournament, "##").strip() for tournament in tournaments]
+    if scores:
+        parts += [_BENCHMARK, "\n".join(f"- {line}" for line in PROTOCOL)]
+        parts += [section(task, reached).strip() for task, reached in scores]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

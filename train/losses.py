@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import torch as th
 
+from fool_env.rules import MAX_PLAYERS
 from fool_env.train.buffer import Decisions
+from fool_env.train.distributed import Ranks
 from fool_env.train.policy import divergence, log_prob_and_entropy
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "average_kl", "relative_entropy", "approx_kl", "clip_fraction")
@@ -25,6 +27,19 @@ class Targets(NamedTuple):
     def at(self, rows: th.Tensor) -> Targets:
         """A copy of some rows."""
         return Targets(*(target.index_select(0, rows) for target in self))
+
+
+def standardised(advantages: th.Tensor, players: th.Tensor, ranks: Ranks) -> th.Tensor:
+    """Advantages with mean 0 and deviation 1 over all rows of as many players, so that no scale outweighs the others.
+
+    Args:
+        advantages: float32[rows], on the CPU.
+        players: float32[rows], seats as observations say them.
+        ranks: the processes that train together.
+    """
+    groups = (players * MAX_PLAYERS).round().clamp(0, MAX_PLAYERS).long().numpy()
+    means, deviations = ranks.moments(advantages.numpy(), groups, MAX_PLAYERS + 1)
+    return th.from_numpy((advantages.numpy() - means[groups]) / (deviations[groups] + 1e-8)).float()
 
 
 def ppo_losses(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -10,14 +11,23 @@ import yaml
 from fool_env import Rules
 from fool_env.train.standings import Words, markdown, plus_minus
 
-_PRIVATE: Final = ("name", "runs")  # where the run lay is nobody's business
+_PRIVATE: Final = ("name", "runs")  # of the run's folder
 _PLACES: Final = "alone", "at a table of"
 
 
 def public_description(says: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says about itself, without the name and place of its run."""
-    config = {key: value for key, value in says["config"].items() if key not in _PRIVATE}
+    """What a checkpoint says about itself, without the name of its run and without folders of its machine."""
+    config = {key: _public(value) for key, value in says["config"].items() if key not in _PRIVATE}
     return {**says, "config": config}
+
+
+def _public(value: Any) -> Any:
+    """A value of a config, of a checkpoint's path the last two parts."""
+    if isinstance(value, dict):
+        return {key: _public(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_public(inner) for inner in value]
+    return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and value.endswith(".zip") else value
 
 
 def model_card(
@@ -70,13 +80,14 @@ def _is_official(rules: Rules) -> bool:
 
 
 def _origin(says: Mapping[str, Any], seconds: float, digests: Mapping[str, str]) -> list[list[str]]:
-    machine = says.get("hardware")
+    before, machine = says.get("steps_before", 0), says.get("hardware")
     hardware = (
         "not recorded" if machine is None else f"{machine['cores']} cores of {machine['cpu']}; {machine['device']}"
     )
     return [
         ["plays", f"{says['steps']:,}"],
-        ["time", f"{seconds / 3600:.2f} hours"],
+        *([["plays before, of the network that it started from", f"{before:,}"]] if before else []),
+        ["time", f"{seconds / 3600:.2f} hours{', without those before' if before else ''}"],
         ["hardware", hardware],
         ["training seed", str(says["seed"])],
         ["network", ", ".join(f"{key}: {value}" for key, value in says["network"].items())],

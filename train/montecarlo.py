@@ -26,6 +26,7 @@ from torch import nn
 from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values
 from fool_env.agents.neural import WEIGHTS_FILE
 from fool_env.train.compute import Shards
+from fool_env.train.distributed import Ranks
 from fool_env.train.episodes import Decisions, EpisodeBuffer
 from fool_env.train.networks import FullCritic
 from fool_env.train.policy import sample
@@ -133,6 +134,7 @@ class DeepMonteCarlo:
         self.steps, self.minibatch, self.epochs = steps, minibatch, epochs
         self.max_grad_norm = max_grad_norm
         self.num_timesteps = self.iteration = self.updates = 0
+        self.ranks = Ranks()
         self.compute = Shards(shards, threads, self.device, precision)
         self.generator = th.Generator().manual_seed(seed)
         self.logger = Logger(None, [])

@@ -39,6 +39,7 @@ from fool_env.state import EPISODES
 from fool_env.train.buffer import UNDECIDED
 from fool_env.train.compute import Shards
 from fool_env.train.config import PoolConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.seating import LEARNER, draw_tables, fill_seeds, seat_opponents
 
 BLOCK: Final = 32
@@ -182,15 +183,17 @@ class Pool:
         self._episodes[self.tables] += 1
         self._seat(self.tables)
 
-    def end_iteration(self, steps: int, logger: Logger) -> None:
+    def end_iteration(self, steps: int, logger: Logger, ranks: Ranks) -> None:
         """After an update: log how the learner fared, and take a snapshot if it is time.
 
         Args:
             steps: plays of the run, over all tables.
             logger: receives the number of members, and the learner's relative points at tables with opponents.
+            ranks: the processes that train together, each with a pool of its own.
         """
-        if self._ended:
-            logger.record("pool/learner_relative", self._relative / self._ended)
+        ended, relative = ranks.totals([self._ended, self._relative])
+        if ended:
+            logger.record("pool/learner_relative", relative / ended)
         self._ended, self._relative = 0, 0.0
         if self.config.every and steps >= self._next_snapshot:
             self._take_snapshot(steps)

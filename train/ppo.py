@@ -3,6 +3,7 @@
     python train/ppo.py --config configs/6p.yaml
     python train/ppo.py --config configs/6p.yaml --seed 2 --name 6p-seed2 --ppo.learning_rate 5e-4
     python train/ppo.py --resume runs/6p
+    torchrun --nproc-per-node=4 train/ppo.py --config configs/6p.yaml     four processes, see distributed.py
 
 What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.run`.
 """
@@ -10,6 +11,7 @@ What a run leaves, and how it goes on after Ctrl-C or a crash: `fool_env.train.r
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -22,7 +24,9 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from fool_env.agents.neural import read_description
 from fool_env.train import run
+from fool_env.train.compute import available_cores
 from fool_env.train.config import TrainConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.ladder import agent_of
 from fool_env.train.networks import SelfPlayPolicy, Trunk
 from fool_env.train.pool import Pool, make_member
@@ -51,8 +55,8 @@ def train(config: TrainConfig, checkpoint: Path | None) -> int:
 
 def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
     """An untrained learner, at the tables that the config has after so many plays."""
-    ppo, stage = config.ppo, stage_at(config, steps)
-    tables = make_tables(config, stage)
+    ppo, stage, ranks = config.ppo, stage_at(config, steps), Ranks.join()
+    tables = make_tables(config, stage, ranks)
     model = SelfPlayPPO(
         SelfPlayPolicy,
         SelfPlayVecEnv(tables),
@@ -71,7 +75,8 @@ def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
         reward_scale=stage.reward_scale,
         precision=config.precision,
         shards=config.shards,
-        threads=config.threads,
+        threads=config.threads or max(1, available_cores() // ranks.local_size),
+        ranks=ranks,
         policy_kwargs={
             "features_extractor_class": Trunk,
             "features_extractor_kwargs": {"kind": config.network.kind, "hidden": config.network.hidden},
@@ -80,22 +85,20 @@ def make_model(config: TrainConfig, steps: int = 0) -> SelfPlayPPO:
             "optimizer_kwargs": {"eps": 1e-5, "fused": True},
         },
         seed=config.seed,
-        device=config.device,
+        device=ranks.device(config.device),
     )
     if config.pool.share > 0:
         members = [make_member(member) for member in config.pool.members]
         freeze = functools.partial(agent_of, model, config, "snapshot")
-        model.pool = Pool(tables, config.pool, config.seed, members, freeze)
+        model.pool = Pool(tables, config.pool, ranks.seed(config.seed), members, freeze)
     return model
 
 
 def progress_line(config: TrainConfig, model: SelfPlayPPO, seconds: float) -> str:
     """Where the run stands, from what the iteration logged."""
-    logged = model.logger.name_to_value
-    return (
-        f"{run.progress(config, model, seconds)} | entropy {logged['train/relative_entropy']:.0%}, "
-        f"values explain {logged['train/explained_variance']:.0%}"
-    )
+    logged = model.logger.name_to_value  # which would take up what it is asked for by []
+    entropy, explained = (logged.get(f"train/{name}", math.nan) for name in ("relative_entropy", "explained_variance"))
+    return f"{run.progress(config, model, seconds)} | entropy {entropy:.0%}, values explain {explained:.0%}"
 
 
 if __name__ == "__main__":

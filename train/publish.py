@@ -85,22 +85,17 @@ def _run(options: argparse.Namespace) -> int:
         "checkpoint of the run": hashlib.sha256(options.checkpoint.read_bytes()).hexdigest(),
         target.name: hashlib.sha256(content).hexdigest(),
     }
-    seconds, rules = training_seconds(options.checkpoint), learnt_rules(agent)
+    seconds = training_seconds(options.checkpoint)
     sampling = not agent.deterministic
     reports = [_read_report(path, digests.values(), sampling) for path in options.results] or [
-        _measure(agent, one, options) for one in rules
+        _measure(agent, rules, options) for rules in agent.rules
     ]
     says = read_description(options.checkpoint)
-    card = model_card(SHIPPED_PREFIX + options.name, says, rules, seconds, digests, sampling, reports)
+    card = model_card(SHIPPED_PREFIX + options.name, says, agent.rules, seconds, digests, sampling, reports)
     write_whole(target, content)
     write_whole(target.with_suffix(".md"), card.encode())
     print(f"wrote {target}, {len(content):,} bytes, and {target.with_suffix('.md').name}")
     return 0
-
-
-def learnt_rules(agent: NeuralAgent) -> list[Rules]:
-    """The rules of every table that a network was trained at."""
-    return [agent.rules]
 
 
 # --- the file
@@ -146,7 +141,7 @@ def _read_report(path: Path, digests: Collection[str], sampling: bool) -> dict[s
         raise ValueError(f"{path} is no report of train/evaluate.py on a trained agent ({error!r})") from None
     if digest not in digests:
         raise ValueError(f"{path} is a report on another checkpoint, {agent}, whose SHA-256 was {digest}")
-    if report["sampling"] != sampling:
+    if sampling and not report["sampling"]:
         raise ValueError(f"{path} is a report on {agent} with --deterministic, and it is shipped to sample")
     return report
 

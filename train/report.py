@@ -112,15 +112,15 @@ def draw_curves(path: Path, rows: Sequence[dict[str, str]], history: Sequence[di
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     strength, exploration, variance, speed = figure.subplots(2, 2).flat
-    for opponent in dict.fromkeys(result["opponent"] for entry in history for result in entry["results"]):
+    for table in dict.fromkeys(result["table"] for entry in history for result in entry["results"]):
         points = [
             (entry["steps"] / 1e6, result["relative"], result["relative_ci"])
             for entry in history
             for result in entry["results"]
-            if result["opponent"] == opponent
+            if result["table"] == table
         ]
         millions, relative, intervals = zip(*points, strict=True)
-        (line,) = strength.plot(millions, relative, label=f"table of {opponent}")
+        (line,) = strength.plot(millions, relative, label=f"table of {table}")
         bands = [interval or [value, value] for value, interval in zip(relative, intervals, strict=True)]
         low, high = zip(*bands, strict=True)
         strength.fill_between(millions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)

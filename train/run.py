@@ -7,6 +7,7 @@ exactly as if it had never stopped, also after a crash, from the last checkpoint
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -18,8 +19,9 @@ from typing import Final, TypeVar
 
 import torch as th
 from rich.console import Console
-from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.logger import KVWriter, Logger
 
+from fool_env import Rules
 from fool_env.agents.agent import AgentError, AnyAgent
 from fool_env.agents.arena import make_opponents
 from fool_env.agents.neural import CheckpointError, read_description
@@ -28,6 +30,7 @@ from fool_env.train.checkpoint import (
     checkpoint_name,
     latest_checkpoint,
     load_checkpoint,
+    remove_leftovers,
     save_checkpoint,
     write_whole,
 )
@@ -40,11 +43,13 @@ from fool_env.train.config import (
     parse_run_config,
     save_config,
 )
-from fool_env.train.ladder import Ladder, in_one_line
+from fool_env.train.distributed import Ranks, RanksError
+from fool_env.train.ladder import Ladder, in_lines
 from fool_env.train.pool import make_member
 from fool_env.train.report import Events, ProgressCsv, Reporter, draw_curves, duration, read_rows
 from fool_env.train.stages import read_init, stage_at
 
+EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
@@ -54,26 +59,34 @@ Model = TypeVar("Model", bound=Learner)
 def main(kind: type[Config], train: Callable[[Config, Path | None], int], arguments: Sequence[str]) -> int:
     """A training command: 0 when trained to the end, 130 when interrupted and saved, 2 when it could not begin.
 
+    Of several processes all return when the last is done; 1 when one has lost the others.
+
     Args:
         kind: of config, which says what the command is called.
         train: trains a run from the beginning, or from a checkpoint.
         arguments: of the command.
     """
     try:
-        config, checkpoint = open_run(kind, arguments)
-        return train(config, checkpoint)
-    except (ConfigError, CheckpointError) as error:
+        ranks = Ranks.join()
+        config, checkpoint = ranks.lead(lambda: open_run(kind, arguments, ranks.size))
+        code = train(config, checkpoint)
+        ranks.leave()
+        return code
+    except (ConfigError, CheckpointError, RanksError) as error:
         print(f"{kind.program}: error: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return EXIT_FAILED if isinstance(error, RanksError) else EXIT_USAGE
 
 
-def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path | None]:
+def open_run(kind: type[Config], arguments: Sequence[str], processes: int = 1) -> tuple[Config, Path | None]:
     """The config of a new run, in a new folder; or an interrupted run's, with its last checkpoint.
 
     Raises:
-        ConfigError: the folder of a new run exists, or that of an old one holds no run; or as `parse_run_config`.
+        ConfigError: the folder of a new run exists, or that of an old one holds no run; several processes are to train
+            with a method that one trains with; or as `parse_run_config`.
         CheckpointError: the run is to start from a checkpoint that does not fit.
     """
+    if processes > 1 and not kind.distributed:
+        raise ConfigError(f"{kind.script} trains in one process, and these are {processes}: start it without torchrun")
     if any(argument.split("=")[0] == "--resume" for argument in arguments):
         return resume_run(kind, arguments)
     config = parse_run_config(kind, arguments)
@@ -84,8 +97,10 @@ def open_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path
         raise ConfigError(
             f"{config.folder} exists already: go on with it by --resume {config.folder}, or choose another --name"
         )
-    config.folder.mkdir(parents=True)
-    save_config(config, config.folder / "config.yaml")
+    begun = config.folder.with_name(f".{config.name}.tmp")  # so that a run's folder always holds its config
+    begun.mkdir(parents=True, exist_ok=True)
+    save_config(config, begun / "config.yaml")
+    begun.rename(config.folder)
     return config, None
 
 
@@ -107,19 +122,21 @@ def check_agents(key: str, make: Callable[[str], Sequence[AnyAgent]], name: str,
     Raises:
         ConfigError: the message names the key and the agent.
     """
-    rules = config.table.make_rules()
+    tables = config.table.make_rules()
     try:
         agents = make(name)
     except (AgentError, OSError, ValueError) as error:
         raise ConfigError(f"{key}: {error}") from None
     for agent in agents:
-        learnt = getattr(agent, "rules", rules)
-        if learnt != rules:
-            raise ConfigError(f"{key}: {agent.name} was trained for {learnt}, not for {rules}")
+        learnt: Sequence[Rules] = getattr(agent, "rules", tables)
+        for rules in tables:
+            if rules not in learnt:
+                known = [table for table in learnt if table.num_players == rules.num_players] or learnt
+                raise ConfigError(f"{key}: {agent.name} was trained for {', '.join(map(str, known))}, not for {rules}")
 
 
-def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path]:
-    """An interrupted run's config and last checkpoint.
+def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Path | None]:
+    """An interrupted run's config and last checkpoint; None if it was killed before the first, and so begins anew.
 
     Raises:
         ConfigError: there is no such run, it is of another method, or other options were given.
@@ -132,14 +149,13 @@ def resume_run(kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Pa
     if not (folder / "config.yaml").exists():
         raise ConfigError(f"{folder} is not the folder of a run: it has no config.yaml")
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    if checkpoint is None:
-        raise ConfigError(f"{folder} has no checkpoint to go on from: remove it and start the run again")
-    method = read_description(checkpoint)["method"]
+    method = kind.method if checkpoint is None else read_description(checkpoint)["method"]
     if method != kind.method:
         raise ConfigError(f"{folder} is a run of the method {method}, and {kind.script} goes on with {kind.method}")
     config = load_run_config(kind, folder / "config.yaml")
     # The folder may have been moved or renamed since.
     config.runs, config.name = str(folder.resolve().parent), folder.resolve().name
+    remove_leftovers(folder)
     return config, checkpoint
 
 
@@ -163,13 +179,17 @@ def train(
         begin: what is done before a new run's first iteration.
         between: what is done after each iteration; both return what there is to say.
     """
-    folder = config.folder
+    folder, ranks = config.folder, model.ranks
     seconds_before = 0.0 if checkpoint is None else load_checkpoint(checkpoint, model)
     origin = begin() if checkpoint is None else ""
     ladder = Ladder(folder / "ladder.json", config, model.num_timesteps)
-    rows = ProgressCsv(folder / "progress.csv", columns, model.num_timesteps)
-    logger = Logger(str(folder), [rows, Events(folder / "tensorboard", model.num_timesteps)])
+    writers: list[KVWriter] = []
+    if ranks.is_first:
+        writers.append(ProgressCsv(folder / "progress.csv", columns, model.num_timesteps))
+        writers.append(Events(folder / "tensorboard", model.num_timesteps))
+    logger = Logger(str(folder), writers)
     model.set_logger(logger)
+    per_iteration = config.steps_per_iteration * ranks.size
     start = time.perf_counter()
 
     def seconds() -> float:
@@ -180,7 +200,10 @@ def train(
         save_checkpoint(path, model, config, seconds())
         return path
 
-    with closing(logger), Reporter(folder / "train.log", Console()) as reporter, Interrupt() as interrupt:
+    # The other ranks go through the same, silently, since they have a part in every iteration and every checkpoint.
+    log = folder / "train.log" if ranks.is_first else Path(os.devnull)
+    console = Console() if ranks.is_first else Console(quiet=True, force_terminal=False)
+    with closing(logger), Reporter(log, console) as reporter, Interrupt(ranks.size == 1) as interrupt:
 
         def show(line: str) -> None:
             reporter.show(line)
@@ -192,28 +215,35 @@ def train(
                 reporter.say(line)
             if checkpoint is None:
                 save()  # so that a run can be resumed however early it is killed
-            standing = in_one_line(ladder.history[-1]["results"]) if ladder.history else ""
+            standing = in_lines(ladder.history[-1]["results"]) if ladder.history else []
             for iteration in model.iterations(config.total_steps - model.num_timesteps, reset_num_timesteps=False):
                 line = progress_line(config, model, seconds())
                 if change := between():
                     reporter.say(change)
-                if is_due(config.evaluation.every, config, model.num_timesteps):
-                    standing = in_one_line(ladder.climb(model, reporter.show))
-                    reporter.say(f"{line} | {standing}")
-                reporter.show(f"{line} | {standing}")
+                if ranks.is_first and is_due(config.evaluation.every, per_iteration, model.num_timesteps):
+                    standing = in_lines(ladder.climb(model, reporter.show))
+                    for part in beside(line, standing):
+                        reporter.say(part)
+                reporter.show(" | ".join([line, *standing]))
                 model.dump_logs(iteration)
-                if is_due(config.checkpoint_every, config, model.num_timesteps) or interrupt.requested:
+                stop = ranks.any(interrupt.requested)
+                if is_due(config.checkpoint_every, per_iteration, model.num_timesteps) or stop:
                     save()
-                if interrupt.requested:
+                if stop:
                     raise KeyboardInterrupt
-            final = folder / "final.zip"
-            write_whole(final, save().read_bytes())
+            saved, final = save(), folder / "final.zip"
+            if not ranks.is_first:
+                return 0
+            write_whole(final, saved.read_bytes())
             reporter.say(
-                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own):"
+                f"Trained in {duration(seconds())}. Points a round at each opponent's table (gain over its own, games):"
             )
-            reporter.say(in_one_line(ladder.report(model, str(final), show)))
+            for part in in_lines(ladder.report(model, str(final), show)):
+                reporter.say(part)
         except KeyboardInterrupt:
-            reporter.say(f"Interrupted. Go on from the last checkpoint with: python {config.script} --resume {folder}")
+            start_by = "python" if ranks.size == 1 else f"torchrun (as before, {ranks.size} processes)"
+            again = f"{start_by} {config.script} --resume {folder}"
+            reporter.say(f"Interrupted. Go on from the last checkpoint with: {again}")
             return EXIT_INTERRUPTED
         draw_curves(folder / "curves.png", read_rows(folder / "progress.csv"), ladder.history)
         reporter.say(f"The agent is {final}. Measure it with: python train/evaluate.py --checkpoint {final}")
@@ -221,9 +251,15 @@ def train(
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM ask for an end after the iteration; a second one ends at once."""
+    """Ctrl-C and SIGTERM ask for an end after the iteration; a second one ends at once.
 
-    def __init__(self) -> None:
+    Args:
+        in_a_hurry: False for several processes: as soon as one has ended torchrun signals the others, which may not
+            have written the checkpoint yet.
+    """
+
+    def __init__(self, in_a_hurry: bool = True) -> None:
+        self.in_a_hurry = in_a_hurry
         self.requested = False
 
     def __enter__(self) -> Interrupt:
@@ -235,34 +271,47 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and self.in_a_hurry:
             raise KeyboardInterrupt
         self.requested = True
 
 
-def is_due(every: int, config: RunConfig, steps: int) -> bool:
+def beside(line: str, standing: Sequence[str]) -> list[str]:
+    """The line of progress and what follows it: in the same line if that is one."""
+    return [f"{line} | {standing[0]}"] if len(standing) == 1 else [line, *standing]
+
+
+def is_due(every: int, per_iteration: int, steps: int) -> bool:
     """Whether something that happens every so many plays happens after the iteration that ends at `steps`."""
-    return every > 0 and steps // every > (steps - config.steps_per_iteration) // every
+    return every > 0 and steps // every > (steps - per_iteration) // every
 
 
 def banner(config: RunConfig, model: Learner, checkpoint: Path | None) -> list[str]:
     """What is being trained, and what follows from the config."""
     table, stage = config.table, stage_at(config, model.num_timesteps)
-    rules = table.make_rules()
     parameters = sum(parameter.numel() for parameter in model.policy.parameters())
-    steps, iterations = config.steps_per_iteration, -(-config.total_steps // config.steps_per_iteration)
+    size, plays = model.ranks.size, config.steps_per_iteration // table.num_tables
+    steps = config.steps_per_iteration * size
+    iterations = -(-config.total_steps // steps)
     precision = "bfloat16" if model.compute.bfloat16 else "float32"
     return [
-        f"{config.folder}: {rules.num_players} players, {rules.num_cards} cards, {rules.num_fools} Fool"
-        f"{'s' * (rules.num_fools > 1)}, {stage}, seed {config.seed}",
+        f"{config.folder}: {_at_tables(table.make_rules())}, {stage}, seed {config.seed}",
         *([f"whole games after {table.rounds_first:,} steps"] if model.num_timesteps < table.rounds_first else []),
-        f"{table.num_tables:,} tables x {steps // table.num_tables} plays = {steps:,} steps an iteration, "
-        f"{iterations:,} iterations = {iterations * steps:,} steps",
+        f"{f'{size} processes x ' if size > 1 else ''}{table.num_tables:,} tables x {plays} plays = {steps:,} steps an "
+        f"iteration, {iterations:,} iterations = {iterations * steps:,} steps",
         f"network {config.network.kind} {config.network.hidden}, critic sees {config.network.critic}, "
         f"{parameters:,} parameters, {precision} on {model.device}, "
-        f"{model.compute.threads} threads; torch {th.__version__}",
+        f"{model.compute.threads} threads{' each' if size > 1 else ''}; torch {th.__version__}",
         *([] if checkpoint is None else [f"resumed from {checkpoint} at {model.num_timesteps:,} steps"]),
     ]
+
+
+def _at_tables(tables: Sequence[Rules]) -> str:
+    if len(tables) > 1:
+        return f"{', '.join(str(rules.num_players) for rules in tables)} players"
+    (rules,) = tables
+    fools = f"{rules.num_fools} Fool{'s' * (rules.num_fools > 1)}"
+    return f"{rules.num_players} players, {rules.num_cards} cards, {fools}"
 
 
 def progress(config: RunConfig, model: Learner, seconds: float) -> str:

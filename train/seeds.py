@@ -115,7 +115,7 @@ class SeedResults:
         self.name = name
         self.ladders = dict(sorted(ladders.items()))
         first = next(iter(self.ladders.values()))
-        self.opponents: list[str] = [result["opponent"] for result in first["results"]]
+        self.opponents: list[str] = [result["table"] for result in first["results"]]
 
     def curve(self, opponent: str) -> Curve:
         """Strength against one opponent on the way."""
@@ -182,8 +182,8 @@ def compared(results: Sequence[SeedResults]) -> list[dict[str, Any]]:
 
 
 def against(results: Sequence[dict[str, Any]], opponent: str) -> dict[str, Any]:
-    """The evaluation against one opponent among those of a ladder."""
-    return next(result for result in results if result["opponent"] == opponent)
+    """The evaluation at the tables of one opponent among those of a ladder."""
+    return next(result for result in results if result["table"] == opponent)
 
 
 def _as_json(estimate: tuple[float, Interval | None] | None) -> dict[str, Any]:

@@ -22,15 +22,17 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
 from fool_env import FoolVectorEnv
 from fool_env.agents.network import PolicyNetwork
+from fool_env.observation import first_float
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
-from fool_env.train.compute import Shards
-from fool_env.train.losses import LOSSES, Targets, ppo_losses
+from fool_env.train.compute import Shards, one_thread
+from fool_env.train.distributed import Ranks
+from fool_env.train.losses import LOSSES, Targets, ppo_losses, standardised
 from fool_env.train.policy import masked_softmax, sample
 from fool_env.train.pool import Pool
 from fool_env.train.vec_env import NativeTables, SelfPlayVecEnv
@@ -48,6 +50,7 @@ COLUMNS = (
 """What an iteration logs; the last two only where there is a pool."""
 
 _PIECE = 2048
+_NUM_PLAYERS = first_float("num_players")
 
 
 class SelfPlayPPO(MaskablePPO):
@@ -65,6 +68,8 @@ class SelfPlayPPO(MaskablePPO):
         precision: "float32", "bfloat16" (autocast, in rollout and update alike) or "auto": the faster one.
         shards: parts into which a batch is cut. Results depend on it, in the last bits.
         threads: threads that compute the parts, None for as many as there are cores; at most `shards` are of use.
+        ranks: the processes that train together, each at its own tables and with its own minibatches; steps, losses
+            and whatever else is logged count over all of them.
     """
 
     rollout_buffer: SeatRollout  # type: ignore[assignment]
@@ -89,6 +94,7 @@ class SelfPlayPPO(MaskablePPO):
         precision: str = "auto",
         shards: int = 2,
         threads: int | None = None,
+        ranks: Ranks | None = None,
         policy_kwargs: dict[str, Any] | None = None,
         verbose: int = 0,
         seed: int | None = None,
@@ -122,7 +128,9 @@ class SelfPlayPPO(MaskablePPO):
         self.precision = precision
         self.shards = shards
         self.threads = threads
+        self.ranks = Ranks() if ranks is None else ranks
         self.iteration = 0
+        self.steps_before = 0  # plays of training of the network that it started from
         self.pool: Pool | None = None  # opponents at some of the tables
         if _init_setup_model:
             self._setup_model()
@@ -130,14 +138,13 @@ class SelfPlayPPO(MaskablePPO):
     def _setup_model(self) -> None:
         self.sees_hands = self.policy_kwargs.get("critic") == "full"
         self.rollout_buffer_kwargs["with_hands"] = self.sees_hands
-        super()._setup_model()
+        with one_thread():  # SB3's orthogonal matrices depend on their number, in the last bits
+            super()._setup_model()
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
         self.compute = Shards(self.shards, self.threads, self.device, self.precision)
-        self.generator = th.Generator().manual_seed(th.seed() if self.seed is None else self.seed)
+        self.generator = th.Generator().manual_seed(self.ranks.seed(th.seed() if self.seed is None else self.seed))
         self._parameters = list(self.policy.parameters())
-        self.average = (
-            AveragePolicy(self.policy_network().to(self.device), self.average_decay) if self.average_kl else None
-        )
+        self.start_average()
         if self.env is not None:
             self._last_obs = self.tables.observations  # the first episodes have begun already
 
@@ -146,7 +153,7 @@ class SelfPlayPPO(MaskablePPO):
             *super()._excluded_save_params(),
             *("_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "rollout_buffer_class"),
             "rollout_buffer_kwargs",  # of the SeatRollout, which a stock MaskablePPO does not build
-            *("compute", "generator", "_parameters", "average", "pool"),
+            *("compute", "generator", "ranks", "_parameters", "average", "pool"),
         ]
 
     @property
@@ -155,6 +162,12 @@ class SelfPlayPPO(MaskablePPO):
         if not isinstance(self.env, SelfPlayVecEnv):
             raise TypeError(f"SelfPlayPPO trains at the tables of a SelfPlayVecEnv, not of {self.env!r}")
         return self.env.native
+
+    def start_average(self) -> None:
+        """Let the average policy, if it plays a part, begin as the policy is."""
+        self.average = None
+        if self.average_kl:
+            self.average = AveragePolicy(self.policy_network().to(self.device), self.average_decay)
 
     def change_tables(self, tables: FoolVectorEnv, reward_scale: float) -> None:
         """Between two iterations: play at other tables, as many; decisions still open at the old ones are forgotten."""
@@ -197,6 +210,7 @@ class SelfPlayPPO(MaskablePPO):
         return {
             "num_timesteps": np.array(self.num_timesteps),
             "iteration": np.array(self.iteration),
+            "steps_before": np.array(self.steps_before),
             "updates": np.array(self._n_updates),
             "generator": self.generator.get_state().numpy(),
             **{f"tables/{name}": array for name, array in self.tables.state_dict().items()},
@@ -213,6 +227,7 @@ class SelfPlayPPO(MaskablePPO):
 
         self.num_timesteps = int(state["num_timesteps"])
         self.iteration = int(state["iteration"])
+        self.steps_before = int(state.get("steps_before", 0))
         self._n_updates = int(state["updates"])
         self.generator.set_state(th.from_numpy(state["generator"]))
         self.tables.load_state_dict(part("tables/"))
@@ -259,6 +274,7 @@ class SelfPlayPPO(MaskablePPO):
             self.iteration = 0
             self.rollout_buffer.clear()
         callback.on_training_start(locals(), globals())
+        self.ranks.broadcast_(self._parameters)
         assert self.env is not None
         while self.num_timesteps < total_timesteps:
             # Before the rollout, so that the first update has the first value and none the value after the last.
@@ -268,7 +284,7 @@ class SelfPlayPPO(MaskablePPO):
                 break
             self.train()
             if self.pool is not None:
-                self.pool.end_iteration(self.num_timesteps, self.logger)
+                self.pool.end_iteration(self.num_timesteps, self.logger, self.ranks)
             self.iteration += 1
             seconds = time.perf_counter() - start
             self.logger.record("time/fps", (self.num_timesteps - steps_before) / seconds)
@@ -305,7 +321,7 @@ class SelfPlayPPO(MaskablePPO):
             buffer.add_outcome(tables, self.reward_scale)
             if pool is not None:
                 pool.add_outcome()
-            self.num_timesteps += env.num_envs
+            self.num_timesteps += env.num_envs * self.ranks.size
             callback.update_locals(locals())
             if not callback.on_step():
                 buffer.clear()  # half a rollout credits nobody rightly
@@ -336,29 +352,31 @@ class SelfPlayPPO(MaskablePPO):
         self._update_learning_rate(self.policy.optimizer)
         self.ent_coef = self.entropy_schedule(self._current_progress_remaining)  # type: ignore[operator]
         rows = self.rollout_buffer.trainable
-        if len(rows) == 0:  # so few steps that no seat came to its second decision
+        totals = self.ranks.minibatches(len(rows), self.batch_size or self.rollout_buffer.capacity)
+        if not totals:  # so few steps that no seat came to its second decision
             return
         targets = self._targets(rows)
         index = th.from_numpy(rows)
         losses = []
         for _ in range(self.n_epochs):
             order = index[th.randperm(len(index), generator=self.generator)].to(self.device)
-            for batch in order.tensor_split(math.ceil(len(order) / (self.batch_size or len(order)))):
-                losses.append(self._update(batch, targets))
+            for batch, total in zip(order.tensor_split(len(totals)), totals, strict=True):
+                losses.append(self._update(batch, targets, total))
             self._n_updates += 1
         if self.average is not None:
             self.average.update(self.policy_network())
         self._record(rows, targets, th.stack(losses).mean(0).tolist())
 
     def _targets(self, rows: np.ndarray) -> Targets:
-        """What the update needs of every row; advantages have mean 0 and deviation 1 over the rollout's rows."""
+        """What the update needs of every row; advantages are standardised over all ranks' rows of as many players."""
         buffer = self.rollout_buffer
         used = slice(0, buffer.size)
         advantages = th.from_numpy(buffer.advantages[used])
         values = buffer.decisions.values[used].cpu()
-        deviation, mean = th.std_mean(advantages[rows], correction=0)
+        standard, players = th.zeros_like(advantages), buffer.decisions.observations[used, _NUM_PLAYERS].cpu()
+        standard[rows] = standardised(advantages[rows], players[rows], self.ranks)
         targets = Targets(
-            (advantages - mean) / (deviation + 1e-8),
+            standard,
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
             self._average_log_probs(used),
@@ -377,24 +395,28 @@ class SelfPlayPPO(MaskablePPO):
 
         return th.cat(self.compute.map(piece, starts))
 
-    def _update(self, batch: th.Tensor, targets: Targets) -> th.Tensor:
-        """One step of the optimizer on the rows int64[batch]; returns the LOSSES, float32[7]."""
+    def _update(self, batch: th.Tensor, targets: Targets, total: int) -> th.Tensor:
+        """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[7]."""
 
         def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
             losses = self.losses(part, targets)
             loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2] + self.average_kl * losses[3]
-            return th.autograd.grad(loss / len(batch), self._parameters), losses.detach()
+            return th.autograd.grad(loss / total, self._parameters), losses.detach()
 
         parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
+        losses = th.stack([losses for _, losses in parts]).sum(0)
 
         def step() -> None:
-            for parameter, *gradients in zip(self._parameters, *(gradients for gradients, _ in parts), strict=True):
-                parameter.grad = functools.reduce(th.Tensor.add_, gradients)
+            by_parameter = zip(*(gradients for gradients, _ in parts), strict=True)
+            gradients = [functools.reduce(th.Tensor.add_, of_parts) for of_parts in by_parameter]
+            self.ranks.sum_([*gradients, losses])
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.grad = gradient
             th.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
             self.policy.optimizer.step()
 
         self.compute.alone(step)
-        return th.stack([losses for _, losses in parts]).sum(0) / len(batch)
+        return losses / total
 
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
         """The LOSSES of some rows, summed: float32[7], of which the first four carry gradients."""
@@ -408,12 +430,18 @@ class SelfPlayPPO(MaskablePPO):
     def _record(self, rows: np.ndarray, targets: Targets, losses: list[float]) -> None:
         buffer = self.rollout_buffer
         values, returns = buffer.decisions.values.cpu().numpy()[rows], targets.returns.cpu().numpy()[rows]
-        self.logger.record("rollout/episodes", int(buffer.dones.sum()))
-        self.logger.record("rollout/forced_plays", float(np.mean(buffer.rows[buffer.opponents == 0] == NO_ROW)))
-        self.logger.record("rollout/decisions", len(rows))
+        (_, (unexplained,)), (_, (spread,)) = self.ranks.moments(returns - values), self.ranks.moments(returns)
+        explained = 1 - (unexplained / spread) ** 2 if spread else math.nan
+        own = buffer.opponents == 0  # the network's plays
+        forced, plays, episodes, decisions = self.ranks.totals(
+            [(own & (buffer.rows == NO_ROW)).sum(), own.sum(), buffer.dones.sum(), len(rows)]
+        )
+        self.logger.record("rollout/episodes", int(episodes))
+        self.logger.record("rollout/forced_plays", forced / plays)
+        self.logger.record("rollout/decisions", int(decisions))
         for name, value in zip(LOSSES, losses, strict=True):
             self.logger.record(f"train/{name}", value)
-        self.logger.record("train/explained_variance", explained_variance(values, returns))
+        self.logger.record("train/explained_variance", explained)
         self.logger.record("train/entropy_coefficient", self.ent_coef)
         self.logger.record("train/clip_range", self._clip_range_now())
         self.logger.record("train/updates", self._n_updates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from fool_env.agents.neural import CheckpointError, read_description, read_weigh
 from fool_env.agents.scripted import HighestAgent
 from fool_env.rng import derive
 from fool_env.train.config import RunConfig, TrainConfig
+from fool_env.train.distributed import Ranks
 from fool_env.train.selfplay import SelfPlayPPO
 
 REWARD_SCALES: Final = {"points": 0.05, "relative": 0.05, "win": 2.0}
@@ -49,15 +51,16 @@ def stage_at(config: RunConfig, steps: int) -> Stage:
     return Stage(episode, reward, REWARD_SCALES[reward] if scale is None else scale)
 
 
-def make_tables(config: RunConfig, stage: Stage) -> FoolVectorEnv:
+def make_tables(config: RunConfig, stage: Stage, ranks: Ranks | None = None) -> FoolVectorEnv:
     """The tables of a stage, dealt as no evaluation deals.
 
     Games that all begin together would all end together: the first rollouts would pay nobody, later ones teach what
     matters at one time of a game. So they are played apart, by `highest`, before anybody learns.
     """
     table = config.table
-    seed = int(derive(np.uint64(config.seed), TRAINING))
-    tables = FoolVectorEnv(table.num_tables, table.make_rules(), stage.episode, stage.reward, seed)
+    seed = (ranks or Ranks()).seed(int(derive(np.uint64(config.seed), TRAINING)))
+    rules = list(islice(cycle(table.make_rules()), table.num_tables))
+    tables = FoolVectorEnv(table.num_tables, rules, stage.episode, stage.reward, seed)
     if stage.episode == "game":
         bot = HighestAgent()
         for _ in range(SPREAD):
@@ -67,11 +70,11 @@ def make_tables(config: RunConfig, stage: Stage) -> FoolVectorEnv:
 
 def change_stage(config: TrainConfig, model: SelfPlayPPO) -> str:
     """After an iteration: if the next one is of another stage, change the tables; returns what there is to say."""
-    before = stage_at(config, model.num_timesteps - config.steps_per_iteration)
+    before = stage_at(config, model.num_timesteps - config.steps_per_iteration * model.ranks.size)
     stage = stage_at(config, model.num_timesteps)
     if stage == before:
         return ""
-    tables = make_tables(config, stage)
+    tables = make_tables(config, stage, model.ranks)
     model.change_tables(tables, stage.reward_scale)
     start_values(config, model, stage)
     return f"{model.num_timesteps:,} steps: from here on {stage}; values begin anew"
@@ -85,7 +88,7 @@ def start_values(config: TrainConfig, model: SelfPlayPPO, stage: Stage) -> None:
     that say the same of all positions are right on the average, and leave credit to what is paid.
     """
     *_, last = (layer for layer in model.policy.value_net.modules() if isinstance(layer, nn.Linear))
-    chance = 1 / config.table.make_rules().num_players
+    chance = float(np.mean([1 / rules.num_players for rules in config.table.make_rules()]))
     nn.init.zeros_(last.weight)
     nn.init.constant_(last.bias, stage.reward_scale * chance if stage.reward == "win" else 0.0)
 
@@ -125,6 +128,8 @@ def start_from(config: TrainConfig, model: SelfPlayPPO) -> str:
     policy.load_state_dict({name: weights[name] for name in own if name.startswith(wanted)}, strict=False)
     if description.get("episode") == "round":
         start_without_totals(policy.features_extractor)
+    model.start_average()
+    model.steps_before = description.get("steps", 0) + description.get("steps_before", 0)
     if not fits:
         start_values(config, model, stage)
     what = "policy and values" if fits else f"policy, without its values, from {learnt[0]}s for {learnt[1]}"

@@ -105,7 +105,7 @@ def standings_words(standings: Sequence[Standing], bounds: Sequence[Standing]) -
         row += [plus_minus(standing.points, "+.2f"), plus_minus(standing.relative, "+.2f")]
         row += [plus_minus(standing.wins, ".1%")] if standing.wins is not None else []
         row += [" ".join(f"{share * 100:.0f}" for share in standing.places), _range(standing.rating)]
-        rows.append([*row, _duration(standing.cpu_seconds)])
+        rows.append([*row, duration(standing.cpu_seconds)])
     return headings, rows
 
 
@@ -146,12 +146,19 @@ def draw_head_to_head(path: Path, names: Sequence[str], pairs: Mapping[tuple[str
     """Draw the heat map: a row for the one, a column for those that take the other seats."""
     from matplotlib.figure import Figure  # slow to import, and needed only here
 
-    cells = [[pairs.get((one, others)) for others in names] for one in names]
-    means = np.array([[np.nan if cell is None else cell[0] for cell in row] for row in cells])
-    limit = max(np.nanmax(np.abs(means)), 1e-9)
     size = 2.5 + 0.75 * len(names)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
     axes = figure.subplots()
+    draw_heat_map(axes, names, pairs, "points a round minus the mean of the others'")
+    axes.set(xlabel="all other seats", ylabel="one seat", title=title)
+    figure.savefig(path, dpi=150, format="png")
+
+
+def draw_heat_map(axes: Any, names: Sequence[str], pairs: Mapping[tuple[str, str], Estimate], label: str) -> None:
+    """Draw a matrix of estimates into Matplotlib's axes: rows for the first of a pair, columns for the second."""
+    cells = [[pairs.get((one, others)) for others in names] for one in names]
+    means = np.array([[np.nan if cell is None else cell[0] for cell in row] for row in cells])
+    limit = max(np.nanmax(np.abs(means)), 1e-9)
     image = axes.imshow(means, cmap="RdBu", vmin=-limit, vmax=limit)
     for row, column in np.argwhere(~np.isnan(means)):
         text = plus_minus(pairs[names[row], names[column]], "+.1f").replace(" ", "\n")
@@ -159,9 +166,7 @@ def draw_head_to_head(path: Path, names: Sequence[str], pairs: Mapping[tuple[str
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="all other seats", ylabel="one seat", title=title)
-    figure.colorbar(image, label="points a round minus the mean of the others'", shrink=0.8)
-    figure.savefig(path, dpi=150, format="png")
+    axes.figure.colorbar(image, label=label, shrink=0.8)
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +196,7 @@ def _range(estimate: Estimate | None) -> str:
     return f"{mean:.1f}" if interval is None else f"{mean:.1f} ({interval[0]:.1f} to {interval[1]:.1f})"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """ "2.5 µs", "31 ms"."""
     value, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
     return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"

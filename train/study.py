@@ -29,9 +29,19 @@ from optuna.trial import FrozenTrial, TrialState
 from fool_env.agents.arena import SELECTION, Evaluation, evaluate, make_opponents
 from fool_env.agents.neural import load_agent
 from fool_env.rng import derive
-from fool_env.train.config import ConfigError, TrainConfig, parse_config
+from fool_env.train.config import ConfigError, RunConfig, parse_run_config
 from fool_env.train.run import Interrupt, check_opponents
-from fool_env.train.runs import Run, RunError, finish, first_difference, held, lock_of, plan_run, what_is_trained
+from fool_env.train.run_process import (
+    METHODS,
+    Run,
+    RunError,
+    finish,
+    first_difference,
+    held,
+    lock_of,
+    plan_run,
+    what_is_trained,
+)
 from fool_env.train.seeds import against, measure_of
 
 STORAGE: Final = "study.db"
@@ -56,7 +66,8 @@ class StudyPlan:
 
     Attributes:
         name: its folder within the config's `runs`.
-        arguments: of `train/ppo.py`, that all trials share.
+        method: of training.
+        arguments: of the method's script, that all trials share.
         config: what these say.
         search: the distributions of the keys that are searched.
         opponent: against whom strength is measured: the gain, or relative points if it is a mixed table.
@@ -64,8 +75,9 @@ class StudyPlan:
     """
 
     name: str
+    method: str
     arguments: tuple[str, ...]
-    config: TrainConfig
+    config: RunConfig
     search: dict[str, BaseDistribution]
     opponent: str
     deals: int
@@ -82,7 +94,7 @@ class StudyPlan:
         return {"config": config, "search": search, "opponent": self.opponent, "deals": self.deals}
 
     def with_values(self, values: Mapping[str, Any]) -> list[str]:
-        """Arguments of `train/ppo.py` with values of the searched keys."""
+        """The arguments, with values of the searched keys."""
         return [*self.arguments, *(f"--{key}={value}" for key, value in values.items())]
 
     def run_folder(self, name: str) -> Path:
@@ -95,11 +107,12 @@ class StudyPlan:
         Raises:
             ConfigError: the values do not go together.
         """
-        return plan_run([*self.with_values(values), "--runs", str(self.folder), "--name", name])
+        return plan_run(self.method, [*self.with_values(values), "--runs", str(self.folder), "--name", name])
 
 
 def plan_study(
     name: str,
+    method: str,
     configs: Sequence[str],
     search: Sequence[str],
     opponent: str | None = None,
@@ -111,7 +124,7 @@ def plan_study(
     Args:
         search: see `parse_search`.
         opponent: one of the config's `evaluation.opponents`; None for the last of them.
-        training: further arguments of `train/ppo.py`.
+        training: further arguments of the method's script.
 
     Raises:
         ValueError: an argument is wrong.
@@ -123,24 +136,28 @@ def plan_study(
     if deals < 1:
         raise ValueError(f"--deals {deals}: at least 1 is needed")
     arguments = ("--config", configs[0], *training)
-    config = parse_config(arguments)
+    config = parse_run_config(METHODS[method], arguments)
     check_opponents(config)
+    if len(config.table.make_rules()) > 1:
+        raise ValueError(f"table.num_players: {config.table.num_players}: a study measures at tables of one size")
     known = config.evaluation.opponents
     if not known or opponent not in (None, *known):
         raise ValueError(f"--opponent {opponent}: is none of evaluation.opponents, which are {', '.join(known)}")
-    return StudyPlan(name, arguments, config, parse_search(search, arguments), opponent or known[-1], deals)
+    distributions = parse_search(search, method, arguments)
+    return StudyPlan(name, method, arguments, config, distributions, opponent or known[-1], deals)
 
 
 # --- what is searched
 
 
-def parse_search(texts: Sequence[str], arguments: Sequence[str]) -> dict[str, BaseDistribution]:
+def parse_search(texts: Sequence[str], method: str, arguments: Sequence[str]) -> dict[str, BaseDistribution]:
     """The distributions of the keys that "key=log:1e-4:3e-3" and the like name.
 
     "uniform" and "log" take whole numbers where the key does; the values of "choice" are as on the command line.
 
     Args:
-        arguments: of `train/ppo.py`, to which the keys are added.
+        method: of training.
+        arguments: of its script, to which the keys are added.
 
     Raises:
         ValueError: a text is none of the forms, a key is unknown or named twice, or a value is not allowed.
@@ -155,20 +172,22 @@ def parse_search(texts: Sequence[str], arguments: Sequence[str]) -> dict[str, Ba
             why = "is named twice" if key in found else "cannot be searched: it changes no training"
             raise ValueError(f"--search {text}: {key} {why}")
         try:
-            found[key] = _distribution(key, kind, rest, arguments)
+            found[key] = _distribution(key, kind, rest, METHODS[method], arguments)
         except ConfigError as error:
             raise ValueError(f"--search {text}: {error}") from None
     return found
 
 
-def _distribution(key: str, kind: str, rest: str, arguments: Sequence[str]) -> BaseDistribution:
+def _distribution(
+    key: str, kind: str, rest: str, config: type[RunConfig], arguments: Sequence[str]
+) -> BaseDistribution:
     values = rest.split("|" if kind == "choice" else ":")
     if len(values) < 2 or len(set(values)) < len(values) or (kind != "choice" and len(values) != 2):
         raise ConfigError(f"{rest} is not what {kind} takes; write {_FORMS}")
-    configs = [parse_config([*arguments, f"--{key}={value}"]).to_dict() for value in values]
+    configs = [parse_run_config(config, [*arguments, f"--{key}={value}"]).to_dict() for value in values]
     if kind == "choice":
         return CategoricalDistribution(values)
-    low, high = (_value_at(config, key) for config in configs)
+    low, high = (_value_at(each, key) for each in configs)
     if type(low) is not type(high) or type(low) not in (int, float):
         raise ConfigError(f"{key} is not a number; write choice:A|B|C")
     if not low < high or (kind == "log" and low <= 0):
@@ -192,13 +211,13 @@ def open_study(plan: StudyPlan, pruning: bool) -> Iterator[optuna.Study]:
     Raises:
         ValueError: the folder holds another study, or something else.
     """
-    if plan.folder.exists() and not (plan.folder / STORAGE).exists():
-        raise ValueError(f"{plan.folder} exists and is not the folder of a study: choose another --study")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     evaluations = plan.config.total_steps // plan.config.evaluation.every if plan.config.evaluation.every else 0
     pruner = optuna.pruners.MedianPruner(n_warmup_steps=evaluations // 4) if pruning else optuna.pruners.NopPruner()
     with held(lock_of(plan.folder), wait=True):
         plan.folder.mkdir(parents=True, exist_ok=True)
+        if any(plan.folder.iterdir()) and not (plan.folder / STORAGE).exists():
+            raise ValueError(f"{plan.folder} exists and is not the folder of a study: choose another --study")
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{plan.folder / STORAGE}", engine_kwargs={"connect_args": {"timeout": 60}}
         )
@@ -291,21 +310,22 @@ class Trials:
             self.study.tell(trial, state=TrialState.PRUNED)
             print(f"{run.folder.name}: pruned", flush=True)
             return
-        evaluation = self._measure(run)
-        result = evaluation.to_dict()
+        result = self._measure(run).to_dict()
         measure = measure_of(result)
         trial.set_user_attr(INTERVAL, result[f"{measure}_ci"])
         self.study.tell(trial, result[measure])
+        print(f"{run.folder.name}: {measure} {result[measure]:+.2f} at a table of {result['opponent']}", flush=True)
 
     def _measure(self, run: Run) -> Evaluation:
         def check(done: float, total: int) -> None:
             if self.interrupt.requested:
                 raise KeyboardInterrupt
 
+        (rules,) = run.config.table.make_rules()
         return evaluate(
             load_agent(str(run.final)),
             make_opponents(self.plan.opponent),
-            run.config.table.make_rules(),
+            rules,
             deals=self.plan.deals,
             seed=_SEED,
             purpose=SELECTION,

@@ -12,7 +12,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from fool_env.train.checkpoint import write_whole
-from fool_env.train.config import parse_config, save_config
+from fool_env.train.config import parse_run_config, save_config
 from fool_env.train.report import duration
 from fool_env.train.study import ERROR, INTERVAL, StudyPlan, run_name
 
@@ -31,7 +31,8 @@ def save_study(study: optuna.Study, plan: StudyPlan) -> None:
     best = best_trial(study)
     if best is not None:
         name = f"{plan.name}-best"
-        save_config(parse_config([*plan.with_values(best.params), "--name", name]), plan.folder / "best.yaml")
+        config = parse_run_config(type(plan.config), [*plan.with_values(best.params), "--name", name])
+        save_config(config, plan.folder / "best.yaml")
 
 
 def best_trial(study: optuna.Study) -> FrozenTrial | None:
@@ -44,7 +45,7 @@ def in_words(study: optuna.Study, plan: StudyPlan) -> list[str]:
     """How the trials ended, and what is to be said of the best one."""
     trials = study.get_trials(deepcopy=False)
     ends = Counter(trial.state.name.lower() for trial in trials)
-    lines = [f"{plan.folder}: {', '.join(f'{number} trials {end}' for end, number in ends.items())}"]
+    lines = [f"{plan.folder}: trials: {', '.join(f'{number} {end}' for end, number in ends.items())}"]
     best = best_trial(study)
     if best is None:
         return lines
@@ -56,7 +57,7 @@ def in_words(study: optuna.Study, plan: StudyPlan) -> list[str]:
         f"({plan.deals:,} deals of selection, 95% interval over deals), with",
         *(f"  {key}: {value}" for key, value in best.params.items()),
         f"Its config is {file}. It was chosen for its value, which flatters it. For other seeds and other deals:",
-        f"  python train/sweep.py --config {file} --seeds 0 1 2 3 4",
+        f"  python train/sweep.py --method {plan.method} --config {file} --seeds 0 1 2 3 4",
     ]
 
 
@@ -99,7 +100,7 @@ def _draw(trials: list[FrozenTrial], plan: StudyPlan) -> None:
             axes.scatter(places, [value for _, value in some], marker=marker, label=label)
         axes.set_xlabel("trial" if key is None else key)
         distribution = None if key is None else plan.search[key]
-        if getattr(distribution, "log", False):
+        if getattr(distribution, "log", False) and (complete or pruned):
             axes.set_xscale("log")
         if isinstance(distribution, CategoricalDistribution):
             axes.tick_params(axis="x", labelrotation=30)

@@ -5,14 +5,15 @@
     python train/sweep.py --config configs/6p.yaml --study rates --trials 20 --total_steps 6000000 \\
         --search ppo.learning_rate=log:1e-4:3e-3 "network.hidden=choice:[256,256]|[512,256]"
 
-Every other option is one of `train/ppo.py`, for all runs. Each run is a folder as `train/ppo.py` leaves it. The same
+Every other option is one of `train/ppo.py`, for all runs. Each run is a folder as that script leaves it. The same
 command goes on where it was interrupted, and the runs that are finished stay as they are; given in several terminals,
-it trains several runs at once. Ctrl-C saves the run that is being trained.
+it trains several runs at once. Ctrl-C saves the run that is being trained. `--method dmc` trains with `train/dmc.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib.util
 import json
 import sys
@@ -24,10 +25,10 @@ from typing import TYPE_CHECKING, Final
 
 from fool_env.train.checkpoint import write_whole
 from fool_env.train.command import INTERRUPTED, Parser, output_console, refuse
-from fool_env.train.config import TrainConfig, parse_config
+from fool_env.train.config import RunConfig, TrainConfig, parse_run_config
 from fool_env.train.provenance import machine, source_commit
 from fool_env.train.run import Interrupt
-from fool_env.train.runs import POLL_SECONDS, Run, RunError, finish, held, plan_run
+from fool_env.train.run_process import METHODS, POLL_SECONDS, Run, RunError, finish, held, plan_run
 from fool_env.train.standings import markdown, rich_table
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str], interrupt: Interrupt) -> int:
-    options, training = _parser().parse_known_args(argv)
+    parser = _parser()
+    options, training = parser.parse_known_args(argv)
+    _check_others(parser, training)
     for name, mode in _GOES_WITH.items():
         if getattr(options, name) is not None and getattr(options, mode) is None:
             raise ValueError(f"--{name.replace('_', '-')} goes with --{mode}")
@@ -65,19 +68,39 @@ def _run(argv: Sequence[str], interrupt: Interrupt) -> int:
         if importlib.util.find_spec(package) is None:
             raise ValueError(f"{package} is missing: pip install 'fool-env[train,studies]'")
     if options.seeds is not None:
-        return run_seeds(plan_seeds(options.config, options.seeds, training), options.out, interrupt)
+        plans = plan_seeds(options.method, options.config, options.seeds, training)
+        return run_seeds(plans, options.out, interrupt)
     return run_study(options, training, interrupt)
+
+
+def _check_others(parser: argparse.ArgumentParser, training: Sequence[str]) -> None:
+    """Refuse what would be taken for an option of training and is a misspelt one of this script."""
+    for argument in training:
+        key = argument.split("=")[0]
+        if key == "--resume":
+            raise ValueError("--resume: the same command goes on by itself")
+        if key.startswith("--") and "." not in key and key.removeprefix("--") not in vars(TrainConfig()):
+            near = difflib.get_close_matches(key, parser._option_string_actions, n=1, cutoff=0.7)
+            if near:
+                raise ValueError(f"there is no option {key}; do you mean {near[0]}?")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROGRAM,
         description="Train a config with several seeds, or look for the best values of some of its keys.",
-        epilog="All other options are those of fool-train, for every run.",
+        epilog="All other options are those of the method's script, for every run.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--config", nargs="+", action="extend", required=True, metavar="FILE", help="training configs; one for a study"
+    )
+    parser.add_argument(
+        "--method",
+        nargs="+",
+        choices=METHODS,
+        default=[TrainConfig.method],
+        help="how to train, one for all configs or one for each (default: ppo)",
     )
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument(
@@ -88,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--search",
         nargs="+",
+        action="extend",
         metavar="KEY=RANGE",
         help="keys of the config and where to look: log:LOW:HIGH, uniform:LOW:HIGH or choice:A|B|C",
     )
@@ -114,16 +138,19 @@ def _parser() -> argparse.ArgumentParser:
 class SeedPlan:
     """A config and its runs, by seed."""
 
-    config: TrainConfig
+    config: RunConfig
     runs: dict[int, Run]
 
 
-def plan_seeds(configs: Sequence[str], seeds: Sequence[int], training: Sequence[str]) -> list[SeedPlan]:
+def plan_seeds(
+    methods: Sequence[str], configs: Sequence[str], seeds: Sequence[int], training: Sequence[str]
+) -> list[SeedPlan]:
     """The runs of each config with each seed.
 
     Args:
+        methods: of training, one for all configs or one for each.
         configs: files.
-        training: further arguments of `train/ppo.py`.
+        training: further arguments of the methods' scripts.
 
     Raises:
         ValueError: as `plan_run`; a seed or a config's name comes twice; or there would be no curve to draw.
@@ -132,10 +159,12 @@ def plan_seeds(configs: Sequence[str], seeds: Sequence[int], training: Sequence[
         raise ValueError(f"--seeds {' '.join(map(str, seeds))}: each may come once")
     if any(argument.split("=")[0] == "--seed" for argument in training):
         raise ValueError("--seed: the seeds are those of --seeds")
+    if len(methods) not in (1, len(configs)):
+        raise ValueError(f"--method {' '.join(methods)}: one for all configs, or one for each of the {len(configs)}")
     plans: list[SeedPlan] = []
-    for file in configs:
-        arguments = ["--config", file, *training]
-        config = parse_config(arguments)
+    for number, file in enumerate(configs):
+        method, arguments = methods[number % len(methods)], ["--config", file, *training]
+        config = parse_run_config(METHODS[method], arguments)
         if config.name in (plan.config.name for plan in plans):
             raise ValueError(f"--config: two configs are named {config.name}; give them different names in their files")
         if not 0 < config.evaluation.every <= config.total_steps:
@@ -143,7 +172,8 @@ def plan_seeds(configs: Sequence[str], seeds: Sequence[int], training: Sequence[
                 f"evaluation.every: {config.evaluation.every} gives no learning curve in {config.total_steps} plays"
             )
         runs = {
-            seed: plan_run([*arguments, "--name", f"{config.name}-seed{seed}", "--seed", str(seed)]) for seed in seeds
+            seed: plan_run(method, [*arguments, "--name", f"{config.name}-seed{seed}", "--seed", str(seed)])
+            for seed in seeds
         }
         plans.append(SeedPlan(config, runs))
     return plans
@@ -229,8 +259,11 @@ def run_study(options: argparse.Namespace, training: Sequence[str], interrupt: I
     trials = _TRIALS if options.trials is None else options.trials
     if trials < 1:
         raise ValueError(f"--trials {trials}: at least 1 is needed")
+    if len(options.method) > 1:
+        raise ValueError(f"--method {' '.join(options.method)}: a study has one")
     deals = DEALS if options.deals is None else options.deals
-    plan = plan_study(options.study, options.config, options.search, options.opponent, deals, training)
+    (method,) = options.method
+    plan = plan_study(options.study, method, options.config, options.search, options.opponent, deals, training)
     with open_study(plan, pruning=not options.no_pruning) as study:
         work = Trials(study, plan, trials, interrupt)
         while work.go_on():

@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROGRAM,
         description="Order agents by what they score at mixed tables, where everybody plays every deal in every seat.",
-        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=8, or a checkpoint's path, such as "
-        "runs/6p/final.zip.",
+        epilog="Agents: random, lowest, highest, cautious, pimc:worlds=8, pretrained:6p, or a checkpoint's path, such "
+        "as runs/6p/final.zip.",
         allow_abbrev=False,
     )
     parser.add_argument("--agents", nargs="+", required=True, metavar="AGENT", help="two or more, in any order")

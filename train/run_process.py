@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fool_env.train import ppo
-from fool_env.train import run as training
 from fool_env.train.checkpoint import latest_checkpoint
-from fool_env.train.config import ConfigError, TrainConfig, load_config, parse_config
+from fool_env.train.config import ConfigError, RunConfig, TrainConfig, load_run_config, parse_run_config
+from fool_env.train.dmc import DmcRunConfig
+from fool_env.train.run import EXIT_INTERRUPTED, check_opponents
+
+METHODS: Final[dict[str, type[RunConfig]]] = {kind.method: kind for kind in (TrainConfig, DmcRunConfig)}
+"""The configs of the methods that there are."""
 
 POLL_SECONDS: Final = 0.5
 """Between two looks at a run that is being trained."""
@@ -47,12 +50,12 @@ class Run:
     """A training run.
 
     Attributes:
-        arguments: of `train/ppo.py`, to begin it.
+        arguments: of its method's script, to begin it.
         config: what they say.
     """
 
     arguments: tuple[str, ...]
-    config: TrainConfig
+    config: RunConfig
 
     @property
     def folder(self) -> Path:
@@ -85,28 +88,29 @@ def lock_of(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.lock")
 
 
-def plan_run(arguments: Sequence[str]) -> Run:
-    """The run that arguments of `train/ppo.py` describe.
+def plan_run(method: str, arguments: Sequence[str]) -> Run:
+    """The run that arguments of a method's script describe.
 
     Raises:
-        ConfigError: as `parse_config`; or its folder holds something else.
+        ConfigError: as `parse_run_config`; or its folder holds something else.
     """
-    run = Run(tuple(arguments), parse_config(arguments))
-    training.check_opponents(run.config)
+    run = Run(tuple(arguments), parse_run_config(METHODS[method], arguments))
+    check_opponents(run.config)
     if not run.folder.exists():
         return run
     if not (run.folder / "config.yaml").exists():
         raise ConfigError(f"{run.folder} exists and is not the folder of a run: choose another name")
-    found = load_config(run.folder / "config.yaml")
+    found = load_run_config(METHODS[method], run.folder / "config.yaml")
     other = first_difference(what_is_trained(found), what_is_trained(run.config))
     if other is not None:
         raise ConfigError(f"{run.folder} is a run of another config ({other}): choose another name")
     return run
 
 
-def what_is_trained(config: TrainConfig) -> dict[str, Any]:
-    """A config without what says only where the run lies and what computes it."""
-    return {key: value for key, value in config.to_dict().items() if key not in _ELSEWHERE}
+def what_is_trained(config: RunConfig) -> dict[str, Any]:
+    """The method, and a config without what says only where the run lies and what computes it."""
+    values = {key: value for key, value in config.to_dict().items() if key not in _ELSEWHERE}
+    return {"method": config.method, **values}
 
 
 def first_difference(found: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> str | None:
@@ -164,18 +168,18 @@ def finish(run: Run, lock: int, stop: Callable[[], bool]) -> bool:
         if run.folder.exists():
             shutil.rmtree(run.folder)
         arguments = run.arguments
-    code = train(arguments, lock, stop)
-    if code == training.EXIT_INTERRUPTED and not stop():
+    code = train(run.config.script, arguments, lock, stop)
+    if code == EXIT_INTERRUPTED and not stop():
         raise RunError(f"the training of {run.folder} was interrupted by somebody else", killed=True)
-    if code not in (0, training.EXIT_INTERRUPTED):
+    if code not in (0, EXIT_INTERRUPTED):
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RunError(f"the training of {run.folder} {how}", killed=code < 0)
     return code == 0
 
 
-def train(arguments: Sequence[str], lock: int, stop: Callable[[], bool]) -> int:
-    """Run `train/ppo.py` in a process of its own; returns its exit code."""
-    command = [sys.executable, str(Path(ppo.__file__)), *arguments]
+def train(script: str, arguments: Sequence[str], lock: int, stop: Callable[[], bool]) -> int:
+    """Run a training script in a process of its own; returns its exit code."""
+    command = [sys.executable, str(Path(__file__).with_name(Path(script).name)), *arguments]
     # In a session of its own, as it would take a terminal's Ctrl-C and the one that is passed on for two of them.
     with subprocess.Popen(command, pass_fds=[lock], start_new_session=True) as process:
         told = False
