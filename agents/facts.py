@@ -52,11 +52,11 @@ _RANKS = MAX_RANK + 1
 
 
 @kernel
-def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray, facts: np.ndarray) -> None:
-    """Fill the three arrays with a line for each card held."""
+def _card_facts(observations: np.ndarray, actions: np.ndarray, facts: np.ndarray) -> int:
+    """Fill both arrays; returns -1, or a row that holds more cards than they have room for."""
     above = np.zeros((NUM_COLOURS, _RANKS), np.int64)
     lacks = np.ones((MAX_PLAYERS, NUM_COLOURS))
-    line = 0
+    room = actions.shape[1]
     for row in range(len(observations)):
         observation = observations[row]
         _count_above(observation, above)
@@ -65,22 +65,33 @@ def _card_facts(observations: np.ndarray, rows: np.ndarray, actions: np.ndarray,
         for colour in range(NUM_COLOURS):
             if observation.lead_colour[colour] > 0:
                 lead_colour = colour
+        card = 0
         for colour in range(NUM_COLOURS):
             own_above = 0
-            first_line = line
+            first = card
             for action in range(COLOUR_OFFSETS[colour] + COLOUR_SIZES[colour] - 1, COLOUR_OFFSETS[colour] - 1, -1):
                 if observation.hand[action] > 0:
-                    rows[line], actions[line] = row, action
-                    _describe_card(observation, action, own_above, lead_colour, above, lacks, num_later, facts[line])
+                    if card == room:
+                        return row
+                    actions[row, card] = action
+                    _describe_card(
+                        observation, action, own_above, lead_colour, above, lacks, num_later, facts[row, card]
+                    )
                     own_above += 1
-                    line += 1
-            for same_colour in range(first_line, line):
-                facts[same_colour, _OWN] = own_above / 10
+                    card += 1
+            for same_colour in range(first, card):
+                facts[row, same_colour, _OWN] = own_above / 10
         if observation.hand[WILD] > 0:
-            rows[line], actions[line] = row, WILD
-            _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, facts[line])
-            facts[line, _OWN] = 0.0
-            line += 1
+            if card == room:
+                return row
+            actions[row, card] = WILD
+            _describe_card(observation, WILD, 0, lead_colour, above, lacks, num_later, facts[row, card])
+            facts[row, card, _OWN] = 0.0
+            card += 1
+        for empty in range(card, room):
+            actions[row, empty] = NUM_ACTIONS
+            facts[row, empty] = 0.0
+    return -1
 
 
 @kernel
@@ -198,18 +209,30 @@ def _lacks_of_later_seats(observation: Record, lacks: np.ndarray) -> int:
     return num_later
 
 
-def card_facts(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def card_facts(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The facts about every card held, the 1s as one card.
 
     Args:
         observations: float32 of shape (rows, OBSERVATION_SIZE).
 
     Returns:
-        int64 (cards held,) twice and float32 (cards held, len(FACTS)): the row of each card, its action, its facts.
+        uint8 (rows, most cards held) and float32 (rows, most cards held, len(FACTS)): the action of each card, and its
+        facts; NUM_ACTIONS and 0 where a row holds fewer.
     """
-    observations = np.ascontiguousarray(observations)
-    count = np.count_nonzero(observations[:, :NUM_ACTIONS] > 0)  # `hand` is the first field
-    rows, actions = np.empty(count, np.int64), np.empty(count, np.int64)
-    facts = np.empty((count, len(FACTS)), np.float32)
-    _card_facts(observations.view(OBSERVATION)[:, 0], rows, actions, facts)
-    return rows, actions, facts
+    held = int((observations[:, :NUM_ACTIONS] > 0).sum(1).max(initial=1))  # `hand` is the first field
+    actions = np.empty((len(observations), held), np.uint8)
+    facts = np.empty((len(observations), held, len(FACTS)), np.float32)
+    fill_card_facts(observations, actions, facts)
+    return actions, facts
+
+
+def fill_card_facts(observations: np.ndarray, actions: np.ndarray, facts: np.ndarray) -> None:
+    """`card_facts` into arrays that are there.
+
+    Raises:
+        ValueError: a row holds more cards than they have room for.
+    """
+    fields = np.ascontiguousarray(observations).view(OBSERVATION)[:, 0]
+    row = _card_facts(fields, actions, facts)
+    if row >= 0:
+        raise ValueError(f"observation {row} holds more than {actions.shape[1]} cards")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch as th
@@ -39,6 +39,13 @@ def make_layers(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class Cards(NamedTuple):
+    """What is known of the cards held; see `card_facts`."""
+
+    actions: th.Tensor  # uint8[rows, cards], NUM_ACTIONS where a row holds fewer
+    facts: th.Tensor  # float32[rows, cards, facts], 0 there
+
+
 class CardTrunk(nn.Module):
     """Hidden layers, and for each card held one number: its facts, weighed by what the last hidden layer says.
 
@@ -56,19 +63,29 @@ class CardTrunk(nn.Module):
         self.weights = nn.Linear(hidden[-1], len(FACTS))
         self.scorer = CardScorer(hidden[-1], scorer) if scorer else None
 
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, OBSERVATION_SIZE] -> [rows, hidden[-1] + 83]."""
+    def forward(self, observations: th.Tensor, cards: Cards | None = None) -> th.Tensor:
+        """A row of features for each row.
+
+        Args:
+            observations: float32[rows, OBSERVATION_SIZE].
+            cards: what `card_facts` says of them; None to look it up here, on the CPU.
+
+        Returns:
+            float32[rows, hidden[-1] + 83].
+        """
         hidden = self.layers(observations)
         device = observations.device
-        rows, actions, facts = (th.from_numpy(array).to(device) for array in card_facts(observations.cpu().numpy()))
+        if cards is None:
+            cards = Cards(*(th.from_numpy(array).to(device) for array in card_facts(observations.cpu().numpy())))
+        actions, facts = cards
         with th.autocast(device.type, enabled=False):  # bfloat16 cannot tell ranks and counts apart
             hidden = hidden.float()
-            scores = (facts * self.weights(hidden).index_select(0, rows)).sum(1)
+            scores = th.bmm(facts, self.weights(hidden).unsqueeze(2)).squeeze(2)
             if self.scorer is not None:
-                scores = scores + self.scorer(hidden, rows, facts)
-            values = hidden.new_zeros(len(hidden) * NUM_ACTIONS)
-            values = values.scatter(0, rows * NUM_ACTIONS + actions, scores)
-        return th.cat([hidden, values.view(-1, NUM_ACTIONS)], dim=1)
+                scores = scores + self.scorer(hidden, cards)
+            # Where there is no card, to a column of its own, which is dropped.
+            values = hidden.new_zeros((len(hidden), NUM_ACTIONS + 1)).scatter(1, actions.long(), scores)
+        return th.cat([hidden, values[:, :NUM_ACTIONS]], dim=1)
 
 
 class CardScorer(nn.Module):
@@ -80,10 +97,13 @@ class CardScorer(nn.Module):
         self.of_facts = nn.Linear(len(FACTS), width, bias=False)
         self.out = nn.Linear(width, 1, bias=False)
 
-    def forward(self, features: th.Tensor, rows: th.Tensor, facts: th.Tensor) -> th.Tensor:
-        """float32[rows, features], int64[cards], float32[cards, facts] -> float32[cards]."""
-        scores: th.Tensor = self.out(th.relu(self.of_features(features).index_select(0, rows) + self.of_facts(facts)))
-        return scores.squeeze(1)
+    def forward(self, features: th.Tensor, cards: Cards) -> th.Tensor:
+        """float32[rows, features] and their cards -> float32[rows, cards], 0 where there is none."""
+        # Most of a hand is played half of the time, so the empty places are left out, though a GPU has to wait for it.
+        rows, places = th.nonzero(cards.actions < NUM_ACTIONS, as_tuple=True)
+        hidden = self.of_features(features).index_select(0, rows) + self.of_facts(cards.facts[rows, places])
+        scores = self.out(th.relu(hidden)).squeeze(1)
+        return scores.new_zeros(cards.actions.shape).index_put((rows, places), scores)
 
 
 def make_trunk(observation_size: int, kind: str, hidden: Sequence[int]) -> tuple[nn.Module, int]:
@@ -125,9 +145,10 @@ class PolicyNetwork(nn.Module):
         self.trunk, features = make_trunk(OBSERVATION_SIZE, kind, hidden)
         self.action_net = nn.Linear(features, NUM_ACTIONS)
 
-    def forward(self, observations: th.Tensor) -> th.Tensor:
+    def forward(self, observations: th.Tensor, cards: Cards | None = None) -> th.Tensor:
         """float32[rows, OBSERVATION_SIZE] -> logits float32[rows, 83], illegal actions' among them."""
-        logits: th.Tensor = self.action_net(self.trunk(observations))
+        features = self.trunk(observations) if cards is None else self.trunk(observations, cards)
+        logits: th.Tensor = self.action_net(features)
         return logits
 
     @classmethod

@@ -15,7 +15,7 @@ from learners import make_learner
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.train import ppo
-from fool_env.train.buffer import Decisions
+from fool_env.train.decisions import Decisions
 from fool_env.train.distributed import Ranks
 from fool_env.train.selfplay import SelfPlayPPO
 

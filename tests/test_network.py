@@ -39,10 +39,10 @@ def positions(preset: str, count: int) -> list[Game]:
 def facts_of(games: list[Game]) -> np.ndarray:
     """float32 (games, 83, facts), each from the seat to act; NaN for cards that it does not hold."""
     observations = np.stack([game.observation(game.player) for game in games])
-    rows, actions, facts = card_facts(observations)
-    by_action = np.full((len(games), NUM_ACTIONS, len(FACTS)), np.nan, np.float32)
-    by_action[rows, actions] = facts
-    return by_action
+    actions, facts = card_facts(observations)
+    by_action = np.full((len(games), NUM_ACTIONS + 1, len(FACTS)), np.nan, np.float32)
+    np.put_along_axis(by_action, actions[..., None].astype(int), facts, axis=1)
+    return by_action[:, :NUM_ACTIONS]
 
 
 @kernel

@@ -8,12 +8,17 @@ approach to reinforcement learning, quantal response equilibria, and two-player 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 import torch as th
 
 from fool_env.agents.network import PolicyNetwork
+from fool_env.train.compute import Shards
+from fool_env.train.decisions import Decisions
 from fool_env.train.policy import masked_softmax
+
+_PIECE: Final = 2048  # rows that a thread computes at a time
 
 
 class AveragePolicy:
@@ -34,10 +39,15 @@ class AveragePolicy:
         for mine, theirs in zip(self.network.parameters(), network.parameters(), strict=True):
             mine.lerp_(theirs.to(mine.device), 1 - self.decay)
 
-    def log_probs(self, observations: th.Tensor, masks: th.Tensor) -> th.Tensor:
+    def log_probs(self, decisions: Decisions, compute: Shards) -> th.Tensor:
         """Its log-probabilities, float32[rows, actions]; meaningless where illegal."""
-        with th.no_grad():
-            return masked_softmax(self.network(observations).float(), masks)[1]
+
+        def of_piece(start: int) -> th.Tensor:
+            piece = decisions.part(slice(start, start + _PIECE))
+            with th.no_grad():
+                return masked_softmax(self.network(piece.observations, piece.cards).float(), piece.masks)[1]
+
+        return th.cat(compute.map(of_piece, range(0, len(decisions.masks), _PIECE)))
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Its weights, by name."""

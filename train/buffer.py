@@ -12,14 +12,13 @@ one decision in nine at six players and 64 steps, those before a trick sat out m
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch as th
 from gymnasium import spaces
 
 from fool_env._jit import kernel
 from fool_env.rules import MAX_PLAYERS
+from fool_env.train.decisions import DERIVED, Decisions, Intake
 from fool_env.train.vec_env import NativeTables
 
 NO_ROW = -1
@@ -182,25 +181,11 @@ def seat_advantages(
                 )
 
 
-class Decisions(NamedTuple):
-    """Rows of a rollout, as tensors."""
-
-    observations: th.Tensor  # float32[rows, K]
-    masks: th.Tensor  # bool[rows, actions]
-    actions: th.Tensor  # int64[rows]
-    log_probs: th.Tensor  # float32[rows], under the policy that acted
-    values: th.Tensor  # float32[rows]
-    hands: th.Tensor  # uint8[rows, cards], what the others hold, for a critic that sees it; else of no width
-
-    def at(self, rows: th.Tensor) -> Decisions:
-        """A copy of some rows."""
-        return Decisions(*(tensor.index_select(0, rows) for tensor in self))
-
-
 class SeatRollout:
     """One rollout of `buffer_size` steps at `n_envs` tables; its memory is allocated at the first use and then kept.
 
-    The constructor takes what Stable-Baselines3 gives a rollout buffer. Decisions lie on `device`; what the credit
+    The constructor takes what Stable-Baselines3 gives a rollout buffer, whether the critic sees all hands, and the
+    largest hand, of whose cards the network wants facts (0: it wants none). Decisions lie on `device`; what the credit
     needs besides (players, rewards, dones) stays on the CPU.
     """
 
@@ -216,6 +201,7 @@ class SeatRollout:
         n_envs: int = 1,
         num_seats: int = MAX_PLAYERS,
         with_hands: bool = False,
+        hand_size: int = 0,
     ) -> None:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.device = th.device(device)
@@ -224,6 +210,7 @@ class SeatRollout:
         self._num_actions = int(action_space.n)
         self.capacity = (self.steps + self.seats) * self.tables  # rows
         self._hands_size = (num_seats - 1) * self._num_actions if with_hands else 0
+        self._hand_size = hand_size
         self.size = 0  # rows in use, those carried over first
         self.carried = 0  # rows carried over
         self._step = 0
@@ -234,14 +221,9 @@ class SeatRollout:
             return
         self._allocated = True
         capacity = self.capacity
-        self.decisions = Decisions(
-            observations=th.zeros((capacity, self._observation_size), device=self.device),
-            masks=th.zeros((capacity, self._num_actions), dtype=th.bool, device=self.device),
-            actions=th.zeros(capacity, dtype=th.int64, device=self.device),
-            log_probs=th.zeros(capacity, device=self.device),
-            values=th.zeros(capacity, device=self.device),
-            hands=th.zeros((capacity, self._hands_size), dtype=th.uint8, device=self.device),
-        )
+        sizes = self._observation_size, self._num_actions, self._hands_size, self._hand_size
+        self.decisions = Decisions.zeros(capacity, *sizes, self.device)
+        self.intake = Intake(self.decisions, self.tables, staged=self.device.type != "cpu")
         self._tables = np.zeros(self.tables, np.int64)  # the table of each new decision
         self.legal = np.zeros(capacity, np.int16)  # the number of legal actions at each decision
         self.advantages = np.zeros(capacity, np.float32)
@@ -304,14 +286,8 @@ class SeatRollout:
         return slice(first, self.size)
 
     def take_in(self, tables: NativeTables, rows: slice, first: int) -> None:
-        """Copy observations, masks and hands into some of the new rows, of which `first` is the first."""
-        numbers = self._tables[rows.start - first : rows.stop - first]
-        index = th.from_numpy(numbers)
-        self.decisions.observations[rows] = th.from_numpy(tables.observations).index_select(0, index)
-        self.decisions.masks[rows] = th.from_numpy(tables.masks).view(th.bool).index_select(0, index)
-        if self._hands_size:
-            hands = tables.hands_of(numbers)[:, 1:]  # its own hand a seat has in its observation
-            self.decisions.hands[rows] = th.from_numpy(hands.reshape(len(numbers), -1))
+        """Let some of the new rows, of which `first` is the first, hold what their tables show."""
+        self.intake.take(tables, self._tables[rows.start - first : rows.stop - first], rows)
 
     def place_actions(self, rows: slice, actions: np.ndarray) -> None:
         """Write the actions chosen in the new rows into int64[tables] `actions`."""
@@ -348,7 +324,7 @@ class SeatRollout:
         """What the next rollout takes over from this one: the open decisions."""
         self.begin()
         rows = slice(0, self.size)
-        state = {name: tensor[rows].cpu().numpy() for name, tensor in self.decisions._asdict().items()}
+        state = {name: tensor.cpu().numpy() for name, tensor in self._saved(rows).items()}
         return {
             **state,
             "legal": self.legal[rows],
@@ -363,5 +339,10 @@ class SeatRollout:
         self.open_rewards[:] = state["open_rewards"]
         rows = slice(0, len(state["legal"]))
         self.legal[rows] = state["legal"]
-        for name, tensor in self.decisions._asdict().items():
-            tensor[rows] = th.from_numpy(state[name]).to(self.device)
+        for name, tensor in self._saved(rows).items():
+            tensor.copy_(th.from_numpy(state[name]))
+        self.intake.derive(rows)
+
+    def _saved(self, rows: slice) -> dict[str, th.Tensor]:
+        """The columns that a checkpoint holds."""
+        return {name: tensor for name, tensor in self.decisions.part(rows)._asdict().items() if name not in DERIVED}

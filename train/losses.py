@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch as th
 
 from fool_env.rules import MAX_PLAYERS
-from fool_env.train.buffer import Decisions
+from fool_env.train.decisions import Decisions
 from fool_env.train.distributed import Ranks
 from fool_env.train.policy import divergence, log_prob_and_entropy
 

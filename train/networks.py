@@ -18,7 +18,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import nn
 
-from fool_env.agents.network import CardTrunk, make_trunk, start_with_card_values, start_without_totals
+from fool_env.agents.network import Cards, CardTrunk, make_trunk, start_with_card_values, start_without_totals
 from fool_env.cards import NUM_ACTIONS
 from fool_env.rules import MAX_PLAYERS
 
@@ -37,9 +37,9 @@ class Trunk(BaseFeaturesExtractor):
         super().__init__(observation_space, features)
         self.layers = layers
 
-    def forward(self, observations: th.Tensor) -> th.Tensor:
-        """float32[rows, K] -> [rows, features]."""
-        features: th.Tensor = self.layers(observations)
+    def forward(self, observations: th.Tensor, cards: Cards | None = None) -> th.Tensor:
+        """float32[rows, K] -> [rows, features]; `cards` spares a `CardTrunk` looking up what it knows of them."""
+        features: th.Tensor = self.layers(observations) if cards is None else self.layers(observations, cards)
         return features
 
 

@@ -26,11 +26,12 @@ from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
 from fool_env import FoolVectorEnv
-from fool_env.agents.network import PolicyNetwork
+from fool_env.agents.network import Cards, PolicyNetwork
 from fool_env.observation import first_float
 from fool_env.train.average import AveragePolicy
 from fool_env.train.buffer import NO_ROW, SeatRollout
 from fool_env.train.compute import Shards, one_thread
+from fool_env.train.decisions import largest_hand
 from fool_env.train.distributed import Ranks
 from fool_env.train.losses import LOSSES, Targets, ppo_losses, standardised
 from fool_env.train.policy import masked_softmax, sample
@@ -49,7 +50,6 @@ COLUMNS = (
 )
 """What an iteration logs; the last two only where there is a pool."""
 
-_PIECE = 2048
 _NUM_PLAYERS = first_float("num_players")
 
 
@@ -137,7 +137,9 @@ class SelfPlayPPO(MaskablePPO):
 
     def _setup_model(self) -> None:
         self.sees_hands = self.policy_kwargs.get("critic") == "full"
+        sees_cards = self.policy_kwargs["features_extractor_kwargs"]["kind"] != "mlp" and self.env is not None
         self.rollout_buffer_kwargs["with_hands"] = self.sees_hands
+        self.rollout_buffer_kwargs["hand_size"] = largest_hand(self.tables) if sees_cards else 0
         with one_thread():  # SB3's orthogonal matrices depend on their number, in the last bits
             super()._setup_model()
         self.entropy_schedule = FloatSchedule(self.entropy_schedule)
@@ -184,19 +186,22 @@ class SelfPlayPPO(MaskablePPO):
             **self.policy_kwargs["features_extractor_kwargs"], state=self.policy.state_dict()
         )
 
-    def network(self, observations: th.Tensor, hands: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    def network(
+        self, observations: th.Tensor, hands: th.Tensor, cards: Cards | None = None
+    ) -> tuple[th.Tensor, th.Tensor]:
         """The pass of rollout and update.
 
         Args:
             observations: float32[rows, K].
             hands: uint8[rows, cards], what the others hold, for a critic that sees it.
+            cards: what a trunk of cards wants to know of those held; None lets it look.
 
         Returns:
             Logits float32[rows, actions], and values float32[rows].
         """
         policy = self.policy
         with self.compute.autocast():
-            features = policy.features_extractor(observations)
+            features = policy.features_extractor(observations, cards)
             logits = policy.action_net(features)
             values = policy.value_net(features, hands) if self.sees_hands else policy.value_net(features)
         return logits.float(), values.float().squeeze(-1)
@@ -310,7 +315,7 @@ class SelfPlayPPO(MaskablePPO):
         buffer.begin()
         callback.on_rollout_start()
         actions = np.zeros(env.num_envs, np.int64)
-        uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator)
+        uniforms = th.rand(n_rollout_steps, env.num_envs, generator=self.generator).to(self.device)
         for step in range(n_rollout_steps):
             rows = buffer.add_decisions(tables, actions, None if pool is None else pool.to_act())
             self._decide(rows, uniforms[step])
@@ -333,17 +338,17 @@ class SelfPlayPPO(MaskablePPO):
     def _decide(self, rows: slice, uniforms: th.Tensor) -> None:
         """Choose the actions of new rows of the buffer, with their log-probabilities and values."""
         buffer, tables = self.rollout_buffer, self.tables
-        decisions, uniforms = buffer.decisions, uniforms.to(self.device)
 
         def decide(part: slice) -> None:
             with th.inference_mode():
                 buffer.take_in(tables, part, rows.start)
-                logits, values = self.network(decisions.observations[part], decisions.hands[part])
-                probabilities, log_probs = masked_softmax(logits, decisions.masks[part])
+                new = buffer.decisions.part(part)
+                logits, values = self.network(new.observations, new.hands, new.cards)
+                probabilities, log_probs = masked_softmax(logits, new.masks)
                 actions = sample(probabilities, uniforms[part.start - rows.start : part.stop - rows.start])
-                decisions.actions[part] = actions
-                decisions.log_probs[part] = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1)
-                decisions.values[part] = values
+                new.actions.copy_(actions)
+                new.log_probs.copy_(log_probs.gather(1, actions.unsqueeze(1)).squeeze(1))
+                new.values.copy_(values)
 
         self.compute.map(decide, self.compute.slices(rows))
 
@@ -356,10 +361,9 @@ class SelfPlayPPO(MaskablePPO):
         if not totals:  # so few steps that no seat came to its second decision
             return
         targets = self._targets(rows)
-        index = th.from_numpy(rows)
-        losses = []
-        for _ in range(self.n_epochs):
-            order = index[th.randperm(len(index), generator=self.generator)].to(self.device)
+        index, losses = th.from_numpy(rows), []
+        orders = th.stack([index[th.randperm(len(index), generator=self.generator)] for _ in range(self.n_epochs)])
+        for order in orders.to(self.device):
             for batch, total in zip(order.tensor_split(len(totals)), totals, strict=True):
                 losses.append(self._update(batch, targets, total))
             self._n_updates += 1
@@ -369,31 +373,18 @@ class SelfPlayPPO(MaskablePPO):
 
     def _targets(self, rows: np.ndarray) -> Targets:
         """What the update needs of every row; advantages are standardised over all ranks' rows of as many players."""
-        buffer = self.rollout_buffer
-        used = slice(0, buffer.size)
-        advantages = th.from_numpy(buffer.advantages[used])
-        values = buffer.decisions.values[used].cpu()
-        standard, players = th.zeros_like(advantages), buffer.decisions.observations[used, _NUM_PLAYERS].cpu()
+        buffer, average = self.rollout_buffer, self.average
+        decisions, used = buffer.decisions, slice(0, buffer.size)
+        advantages, values = th.from_numpy(buffer.advantages[used]), decisions.values[used].cpu()
+        standard, players = th.zeros_like(advantages), decisions.observations[used, _NUM_PLAYERS].cpu()
         standard[rows] = standardised(advantages[rows], players[rows], self.ranks)
         targets = Targets(
             standard,
             advantages + values,
             th.from_numpy(buffer.legal[used]).float().log(),
-            self._average_log_probs(used),
+            th.zeros((buffer.size, 0)) if average is None else average.log_probs(decisions.part(used), self.compute),
         )
         return Targets(*(target.to(self.device) for target in targets))
-
-    def _average_log_probs(self, rows: slice) -> th.Tensor:
-        average, decisions = self.average, self.rollout_buffer.decisions
-        if average is None:
-            return th.zeros((rows.stop, 0))
-        starts = range(0, rows.stop, _PIECE)
-
-        def piece(start: int) -> th.Tensor:
-            part = slice(start, min(start + _PIECE, rows.stop))
-            return average.log_probs(decisions.observations[part], decisions.masks[part])
-
-        return th.cat(self.compute.map(piece, starts))
 
     def _update(self, batch: th.Tensor, targets: Targets, total: int) -> th.Tensor:
         """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[7]."""
@@ -421,7 +412,7 @@ class SelfPlayPPO(MaskablePPO):
     def losses(self, rows: th.Tensor, targets: Targets) -> th.Tensor:
         """The LOSSES of some rows, summed: float32[7], of which the first four carry gradients."""
         decisions = self.rollout_buffer.decisions.at(rows)
-        logits, values = self.network(decisions.observations, decisions.hands)
+        logits, values = self.network(decisions.observations, decisions.hands, decisions.cards)
         return ppo_losses(logits, values, decisions, targets.at(rows), self._clip_range_now())
 
     def _clip_range_now(self) -> float:
