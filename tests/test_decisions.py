@@ -81,7 +81,7 @@ def test_the_buffer_holds_the_facts_that_the_network_would_look_up():
     used = buffer.decisions.part(slice(0, buffer.size))
     actions, facts = card_facts(used.observations.numpy())
     width = actions.shape[1]
-    assert used.held.shape[1] == largest_hand(learner.tables) == 15 >= width > 10
+    assert used.held.shape[1] == largest_hand(learner.tables) == 12 >= width > 10
     np.testing.assert_array_equal(used.held[:, :width], actions)
     np.testing.assert_array_equal(used.facts[:, :width], facts)
     assert (used.held[:, width:] == NUM_ACTIONS).all() and not used.facts[:, width:].any()
@@ -99,8 +99,8 @@ def test_hands_at_tables_of_several_sizes_fit():
 
 def test_more_cards_than_there_is_room_for_are_refused():
     observations = fool_tables(6, 3).observations
-    with pytest.raises(ValueError, match="observation 0 holds more than 14 cards"):
-        fill_card_facts(observations, np.zeros((3, 14), np.uint8), np.zeros((3, 14, 14), np.float32))
+    with pytest.raises(ValueError, match="observation 0 holds more than 11 cards"):
+        fill_card_facts(observations, np.zeros((3, 11), np.uint8), np.zeros((3, 11, 14), np.float32))
 
 
 def test_what_a_network_without_facts_keeps_of_cards_is_nothing():
