@@ -143,8 +143,10 @@ def network_passes(model: SelfPlayPPO) -> None:
     decisions, trained, new = buffer.decisions, len(buffer.trainable), buffer.size - buffer.carried
 
     def forward(part: slice) -> None:
+        rows = decisions.part(part)
         with th.inference_mode():
-            model.network(decisions.observations[part], decisions.hands[part])  # looks up facts about cards itself
+            buffer.intake.derive(part)  # facts about cards, which are a part of the network
+            model.network(rows.observations, rows.hands, rows.cards)
 
     def backward(part: slice) -> tuple[th.Tensor, ...]:
         rows = decisions.part(part)

@@ -246,10 +246,11 @@ class SeatRollout:
         self.size = self.carried = len(rows)
         self.legal[: self.size] = self.legal[rows]
         # In pieces, which spares large temporaries; rows ascend, so a piece overwrites none that a later one needs.
-        for start in range(0, self.size, _PIECE):
-            piece = th.from_numpy(rows[start : start + _PIECE]).to(self.device)
+        start = 0
+        for piece in th.from_numpy(rows).to(self.device).split(_PIECE):
             for tensor in self.decisions:
                 tensor[start : start + len(piece)] = tensor[piece]
+            start += len(piece)
 
     def clear(self) -> None:
         """Forget everything, the open decisions too."""
