@@ -247,7 +247,7 @@ class SeatRollout:
         self.legal[: self.size] = self.legal[rows]
         # In pieces, which spares large temporaries; rows ascend, so a piece overwrites none that a later one needs.
         start = 0
-        for piece in th.from_numpy(rows).to(self.device).split(_PIECE):
+        for piece in th.split(th.from_numpy(rows).to(self.device), _PIECE):
             for tensor in self.decisions:
                 tensor[start : start + len(piece)] = tensor[piece]
             start += len(piece)
