@@ -18,7 +18,7 @@ def random_columns(rows: int, generator: th.Generator) -> list[th.Tensor]:
     return [
         th.rand(rows, 7, generator=generator),
         th.rand(rows, 3, 5, generator=generator),
-        th.rand(rows, 11, generator=generator) < 0.5,
+        th.rand(rows, 10, generator=generator) < 0.5,
         th.randint(256, (rows, 0), generator=generator, dtype=th.uint8),
         th.randint(256, (rows, 13), generator=generator, dtype=th.uint8),
         th.randint(-9, 9, (rows,), generator=generator),

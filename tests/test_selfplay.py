@@ -328,6 +328,19 @@ def test_results_depend_on_the_seed_and_not_on_the_number_of_threads():
     assert not th.equal(two[1], other[1])
 
 
+def test_first_weights_do_not_depend_on_the_number_of_threads_of_an_operation():
+    """Which is that of the machine's cores, unless OMP_NUM_THREADS says otherwise, as torchrun has it do."""
+    before, weights = th.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            th.set_num_threads(threads)
+            weights.append(make_learner(fool_tables(6)).policy.features_extractor.layers[0].weight)
+            assert th.get_num_threads() == threads
+    finally:
+        th.set_num_threads(before)
+    assert th.equal(*weights)
+
+
 def test_threads_do_not_oversubscribe_the_machine():
     """As many as there are cores, at most one for each shard, and one within each operation (FAULTS 55)."""
     shards = Shards(4, None, th.device("cpu"), "auto")
