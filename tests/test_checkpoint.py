@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch as th
-from runs import assert_same, assert_same_run, rows_without_times
+from run_folders import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent

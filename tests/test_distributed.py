@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import assert_same_run, rows_without_times
+from run_folders import assert_same_run, rows_without_times
 from test_checkpoint import command
 
 from fool_env.agents.neural import load_agent

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch as th
 from checkpoints import write_checkpoint
-from runs import assert_same, assert_same_run, rows_without_times
+from run_folders import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from runs import assert_same_run
+from run_folders import assert_same_run
 
 from fool_env.train import ppo
 

@@ -167,6 +167,16 @@ def test_snapshots_are_bounded_and_stay_for_the_end_of_their_episodes():
     assert len({tuple(play["occupants"].max(axis=0)) for play in log.plays}) > 1
 
 
+def test_a_new_snapshot_does_not_inherit_the_edge_of_the_one_before():
+    learner = make_pool_learner(members=(), share=1.0, every=960, size=1, n_steps=24, learning_rate=0.0)
+    iterations = learner.iterations(10**6, reset_num_timesteps=False)
+    next(iterations)
+    learner.pool.edges.means[0] = 50.0
+    while learner.pool._taken[0] == 960:
+        next(iterations)
+    assert learner.pool.edges.means[0] == 0
+
+
 def test_snapshots_kept_are_spread_over_the_run():
     taken = np.arange(1, 9) * 10
     for now in range(90, 5000, 10):
@@ -289,17 +299,17 @@ def test_results_do_not_depend_on_the_number_of_threads():
     assert_same(run(1), run(2))
 
 
-@pytest.mark.parametrize("stop", [1, 4, 9])
-def test_a_resumed_pool_has_the_same_future(stop):
-    """Seats, episodes half played, ratings, snapshots, and one that is about to leave."""
+@pytest.mark.parametrize(("stop", "episode"), [(1, "round"), (4, "round"), (9, "round"), (3, "game")])
+def test_a_resumed_pool_has_the_same_future(stop, episode):
+    """Seats, episodes half played and half paid, ratings, snapshots, and one that is about to leave."""
 
     def make() -> SelfPlayPPO:
-        return make_pool_learner(fool_tables(4, 40), every=1000, size=2, sampling="hard")
+        native = FoolVectorEnv(40, Rules.miniature() if episode == "game" else Rules.official(4), episode, seed=3)
+        return make_pool_learner(native, every=1000, size=2, sampling="hard")
 
     learner, resumed = make(), make()
     play(learner, stop)
-    leaving = learner.pool._leaving
-    assert (leaving >= 0) == (stop == 4)
+    assert episode == "game" or (learner.pool._leaving >= 0) == (stop == 4)
     file = io.BytesIO()
     np.savez(file, **learner.run_state())
     file.seek(0)

@@ -240,6 +240,21 @@ def test_one_command_measures_and_publishes(
     assert played.read_bytes() == batches and (folder / "4p.md").read_text() == before
 
 
+def test_a_network_of_several_tables_is_measured_at_each(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "final.zip"
+    config = parse_config([*OPTIONS.split(), "--table.num_players", "[4,5]"])
+    save_checkpoint(path, make_model(config), config, HOURS * 3600)
+    assert publish(capsys, path, "--opponents", "random", "--deals", 2, "--games", 0)[0] == 0
+    card = (folder / "4p.md").read_text()
+    assert "at tables of 4, 5 (official rules)" in card and "won" not in card.split("## How it fares")[1].split("##")[1]
+    four, five = card.split("\n### ")[1:]
+    for players, section in ((4, four), (5, five)):
+        expected = evaluate(load_agent(path), make_opponents("random"), Rules.official(players), deals=2)
+        assert section.startswith(f"{players} players\n") and f"| random | 2 | {expected.points:+.2f} ±" in section
+
+
 def test_results_of_train_evaluate_are_taken_if_they_are_of_this_agent(
     capsys: pytest.CaptureFixture[str], folder: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -274,7 +289,7 @@ def test_results_of_train_evaluate_are_taken_if_they_are_of_this_agent(
     ("options", "says"),
     [
         ("--checkpoint none.zip --name 4p", "none.zip: there is no such file"),
-        ("--checkpoint slim.zip --name 4p", "slim.zip has no state.npz: it can be played, but its run cannot be resumed"),
+        ("--checkpoint slim.zip --name 4p", "slim.zip has no state.npz: it can be played, but its run cannot"),
         ("--checkpoint slim.zip --name a+b", "'a+b' is no name for an agent"),
         ("--checkpoint slim.zip", "--name"),
         ("--checkpoint full.zip --name 4p --opponents nobody", 'no agent "nobody"'),

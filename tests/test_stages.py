@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch as th
 from learners import make_learner
-from runs import assert_same_run, contents
+from run_folders import assert_same_run, contents
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.neural import load_agent, read_description
