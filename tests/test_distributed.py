@@ -172,7 +172,7 @@ def test_weights_are_the_same_at_every_rank(found):
 @pytest.mark.parametrize("key", ["train/entropy", "train/value_loss", "rollout/decisions", "spread of advantages"])
 def test_two_processes_agree_in_distribution_with_one_of_twice_the_tables(found, key):
     ranks, alone = (np.array([row[key] for row in found["arms"][arm]]) for arm in ("ranks", "alone"))
-    assert len(set(ranks)) == len(set(alone)) == len(ranks) == 12
+    assert len(ranks) == len(alone) == 12 and min(len(set(ranks)), len(set(alone))) > 6  # each seed has its own luck
     error = np.sqrt((ranks.var(ddof=1) + alone.var(ddof=1)) / len(ranks))
     assert abs(ranks.mean() - alone.mean()) < 3.5 * error
     assert 3.5 * error < 0.4 * abs(alone.mean())  # so that a factor of 2 would show
