@@ -108,7 +108,6 @@ print(SHIPPED_FOLDER, *(make_agent("pretrained:" + name).name for name in shippe
         "fool-sweep",
         "fool-dmc",
         "fool-best-response",
-        "fool-dmc",
     ],
 )
 def test_console_scripts_run(installed: Path, script: str, tmp_path: Path) -> None:
