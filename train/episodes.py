@@ -203,7 +203,7 @@ class EpisodeBuffer:
         over = np.flatnonzero(tables.dones)
         self._totals[self._episode[over]] = self._paid[over]
         self._ended[self._episode[over]] = True
-        self._paid[over] = 0  # small numbers have exact sums
+        self._paid[over] = 0
         self._episode[over] = self.num_tables + self.episodes + np.arange(len(over))
         self.episodes += len(over)
 
