@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -94,14 +93,16 @@ def test_the_same_command_takes_what_is_there(finished, capsys):
 
 def test_an_interrupted_command_goes_on_and_finds_the_same(finished, tmp_path):
     command = [sys.executable, str(Path(best_response.__file__)), *arguments(tmp_path, "--seeds", "1")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     run = tmp_path / "against-lowest" / "seed1"
     deadline = time.monotonic() + 240
-    while not ((run / "progress.csv").exists() and (run / "progress.csv").read_text().count("\n") > 2):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=240)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not ((run / "progress.csv").exists() and (run / "progress.csv").read_text().count("\n") > 2):
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=240)
     assert process.returncode == 130, errors
     assert "the same command goes on" in errors
     assert not (run / "final.zip").exists() and not (run.parent / RESULTS).exists()

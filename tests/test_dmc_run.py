@@ -15,12 +15,13 @@ from run_folders import assert_same, assert_same_run, rows_without_times
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
-from fool_env.agents.neural import CheckpointError, load_agent, read_description
+from fool_env.agents.neural import CheckpointError, load_agent, read_description, read_weights
 from fool_env.observation import encode
 from fool_env.train import dmc, evaluate, ppo
 from fool_env.train.checkpoint import load_checkpoint, save_checkpoint
-from fool_env.train.config import ConfigError, load_run_config, parse_run_config
+from fool_env.train.config import ConfigError, load_run_config, parse_config, parse_run_config
 from fool_env.train.dmc import DmcRunConfig
+from fool_env.train.stages import start_from
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -87,10 +88,11 @@ def test_a_run_interrupted_and_resumed_equals_one_that_was_not(finished, tmp_pat
     assert_same_run(finished, run)
 
 
-@pytest.mark.parametrize("critic", ["view", "full"])
-def test_a_resumed_model_has_the_same_future(tmp_path, critic):
-    """Including the decisions that waited when it was saved."""
-    config = parse_run_config(DmcRunConfig, command(tmp_path, "--network.critic", critic))
+@pytest.mark.parametrize(("episode", "critic"), [("round", "view"), ("game", "full")])
+def test_a_resumed_model_has_the_same_future(tmp_path, episode, critic):
+    """Including the decisions that waited when it was saved, and what their games had paid by then."""
+    options = command(tmp_path, "--network.critic", critic, "--table.episode", episode)
+    config = parse_run_config(DmcRunConfig, options)
     model = dmc.make_model(config)
     iterations = model.iterations(6000)
     for _ in range(3):
@@ -100,6 +102,7 @@ def test_a_resumed_model_has_the_same_future(tmp_path, critic):
     assert load_checkpoint(tmp_path / "saved.zip", resumed) == 12.5
     assert (resumed.num_timesteps, resumed.iteration, resumed.updates) == (3000, 3, model.updates)
     assert resumed.buffer.size > 200
+    assert (resumed.buffer._paid != 0).any() == (episode == "game")
     next(iterations)
     next(resumed.iterations(3000))
     assert resumed.buffer.carried == model.buffer.carried > 200
@@ -150,6 +153,17 @@ def test_a_checkpoint_says_how_it_was_trained_and_how_it_chooses(finished, tmp_p
     assert (sampler.act(views, seeds) != sampler.act(views, seeds + np.uint64(1000))).any()
     with pytest.raises(CheckpointError, match="there is no choice 'whim'"):
         load_agent(write_checkpoint(tmp_path / "bad.zip", Rules.official(4), {"choice": "whim"}))
+
+
+def test_ppo_may_start_from_such_a_policy_but_not_from_its_values(finished):
+    """They are what is left beside the actions', up to a constant."""
+    options = ["--table.num_players", "4", "--network.hidden", "[32, 32]", "--init", str(finished / "final.zip")]
+    config = parse_config([*options, "--table.num_tables", "4"])
+    model = ppo.make_model(config)
+    assert "policy, without its values" in start_from(config, model)
+    assert not model.policy.value_net.weight.any()
+    learnt = read_weights(finished / "final.zip")["action_net.weight"]
+    assert th.equal(model.policy.action_net.weight, learnt)
 
 
 def test_an_evaluation_says_that_it_was_greedy(finished, capsys):

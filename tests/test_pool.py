@@ -14,11 +14,13 @@ from pools import BOTS, Log, make_pool_learner, play
 
 from fool_env import FoolVectorEnv, Rules
 from fool_env.agents.agent import make_agent
+from fool_env.agents.arena import BENCHMARK, REPORT, SELECTION, TRAINING
 from fool_env.agents.neural import NeuralAgent
 from fool_env.train import ppo
 from fool_env.train.buffer import NO_ROW
 from fool_env.train.config import ConfigError, parse_config
-from fool_env.train.pool import BLOCK, Edges, most_crowded
+from fool_env.train.distributed import RANKS
+from fool_env.train.pool import BLOCK, POOL, Edges, most_crowded
 from fool_env.train.seating import LEARNER
 from fool_env.train.selfplay import SelfPlayPPO
 
@@ -320,6 +322,10 @@ def test_a_resumed_pool_has_the_same_future(stop, episode):
     play(learner, 6)
     play(resumed, 6)
     assert_same(states(learner), states(resumed))
+
+
+def test_no_luck_is_used_twice():
+    assert len({TRAINING, SELECTION, REPORT, BENCHMARK, RANKS, POOL}) == 6
 
 
 def test_a_snapshot_stays_one_of_rounds_when_the_run_has_come_to_games():

@@ -289,7 +289,7 @@ def test_results_of_train_evaluate_are_taken_if_they_are_of_this_agent(
     ("options", "says"),
     [
         ("--checkpoint none.zip --name 4p", "none.zip: there is no such file"),
-        ("--checkpoint slim.zip --name 4p", "slim.zip has no state.npz: it can be played, but its run cannot"),
+        ("--checkpoint slim.zip --name 4p", "slim.zip does not say how long its run took"),
         ("--checkpoint slim.zip --name a+b", "'a+b' is no name for an agent"),
         ("--checkpoint slim.zip", "--name"),
         ("--checkpoint full.zip --name 4p --opponents nobody", 'no agent "nobody"'),

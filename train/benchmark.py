@@ -23,7 +23,7 @@ from typing import Final
 
 from fool_env.agents.agent import make_agent
 from fool_env.agents.workers import Workers
-from fool_env.train.command import INTERRUPTED, Bars, Parser, output_console, refuse
+from fool_env.train.command import Bars, Parser, output_console, run_script
 from fool_env.train.standings import AGENT, Words, duration, markdown, plus_minus, rich_table
 from fool_env.train.tasks import ALL, Score, Task, can_play, find_tasks, load_tasks, score
 
@@ -42,13 +42,7 @@ _SCORES: Final = {"round": "points a round minus the others' mean", "game": "sha
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+    return run_script(_PROGRAM, lambda: _run(_parser().parse_args(argv)))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ from fool_env.agents.agent import AnyAgent, make_agent
 from fool_env.agents.arena import Terms, gains_by_deal
 from fool_env.agents.intervals import mean_interval
 from fool_env.train.checkpoint import write_whole
-from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, output_console, refuse
+from fool_env.train.command import Bars, Parser, common_rules, output_console, refuse, run_script
 from fool_env.train.config import parse_config
 from fool_env.train.pool import make_member
 from fool_env.train.provenance import source_commit
@@ -81,20 +81,19 @@ class Plan:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 1 if a run failed, 2 for bad input, 130 if interrupted."""
     try:
-        options, training = _parser().parse_known_args(argv)
-        if options.compare is not None:
-            show_difference(*(read_results(path) for path in options.compare))
-            return 0
-        with Interrupt() as interrupt:
-            run_plan(make_plan(options, training), interrupt)
+        return run_script(_PROGRAM, lambda: _run(argv))
     except RunError as error:
         refuse(_PROGRAM, error)
         return FAILED
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    options, training = _parser().parse_known_args(argv)
+    if options.compare is not None:
+        show_difference(*(read_results(path) for path in options.compare))
+        return 0
+    with Interrupt() as interrupt:
+        run_plan(make_plan(options, training), interrupt)
     return 0
 
 

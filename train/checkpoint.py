@@ -139,8 +139,11 @@ def training_seconds(path: Path) -> float:
         CheckpointError: the file is no checkpoint of a run.
     """
     read_description(path)
-    with _open_state(path) as file:
-        return float(file["seconds"])
+    try:
+        with _open_state(path) as file:
+            return float(file["seconds"])
+    except CheckpointError:
+        raise CheckpointError(f"{path} does not say how long its run took: it is not a run's own checkpoint") from None
 
 
 def _check(path: Path, size: int) -> None:

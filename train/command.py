@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, NoReturn
 
@@ -33,6 +33,19 @@ def refuse(program: str, error: Exception) -> int:
     """Say in one line what was wrong; returns the exit code."""
     print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
     return BAD_INPUT
+
+
+def run_script(
+    program: str, run: Callable[[], int], interrupted: str = "interrupted; the same command goes on from here"
+) -> int:
+    """What a script's `main` returns: what `run` does, or 2 after bad input, 130 after Ctrl-C, each said in one line."""
+    try:
+        return run()
+    except (ValueError, OSError) as error:
+        return refuse(program, error)
+    except KeyboardInterrupt:
+        print(interrupted, file=sys.stderr)
+        return INTERRUPTED
 
 
 def common_rules(agents: Sequence[AnyAgent], players: int | None) -> Rules:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
@@ -92,6 +93,11 @@ class Shards:
         if self.device.type != "cpu":
             return list(map(function, *arguments))
         return list(self._pool.map(function, *arguments))
+
+    def sums(self, function: Callable[[th.Tensor], Sequence[th.Tensor]], batch: th.Tensor) -> list[th.Tensor]:
+        """What `function` gives for each part of a batch, summed over the parts in their order."""
+        parts = self.map(function, batch.tensor_split(self.parts))
+        return self.alone(lambda: [functools.reduce(th.Tensor.add_, each) for each in zip(*parts, strict=True)])
 
     def alone(self, function: Callable[[], Result]) -> Result:
         """`function` in one thread, for operations too small to be worth several."""

@@ -35,7 +35,7 @@ from fool_env.agents.mixed import Estimate, MixedTables
 from fool_env.agents.tables import check_omniscient
 from fool_env.agents.workers import Job, Workers
 from fool_env.train.checkpoint import write_whole
-from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, output_console, refuse
+from fool_env.train.command import Bars, Parser, common_rules, output_console, run_script
 from fool_env.train.provenance import machine, source_commit
 from fool_env.train.standings import Words, draw_heat_map, markdown, plus_minus, rich_table
 
@@ -158,13 +158,7 @@ def play_pairs(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+    return run_script(_PROGRAM, lambda: _run(_parser().parse_args(argv)))
 
 
 def _run(options: argparse.Namespace) -> int:

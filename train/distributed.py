@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 # them at once, and torchrun ends those that wait on a GPU.
 _PATIENCE: Final = timedelta(hours=12)
 _BAD_INPUT: Final = 2
-_RANKS: Final = 4  # beside the arena's TRAINING, SELECTION and REPORT and the pool's, so that no luck is used twice
+RANKS: Final = 4  # beside the arena's purposes of deals and the pool's, so that no luck is used twice
 
 
 class RanksError(RuntimeError):
@@ -80,7 +80,7 @@ class Ranks:
 
     def seed(self, seed: int) -> int:
         """A seed of this rank's own; alone, the seed itself."""
-        return seed if self.size == 1 else int(derive(np.uint64(derive(np.uint64(seed), _RANKS)), self.rank))
+        return seed if self.size == 1 else int(derive(np.uint64(derive(np.uint64(seed), RANKS)), self.rank))
 
     def device(self, name: str) -> str:
         """The device that a config names, each process of a machine on its own GPU.

@@ -44,7 +44,7 @@ class DmcConfig:
     """
 
     steps: int = 64
-    minibatch: int = 4096
+    minibatch: int = 1024
     epochs: int = 2
     learning_rate: float = 1e-3
     final_learning_rate: float = 0.0

@@ -27,7 +27,7 @@ from fool_env import Rules
 from fool_env.agents.agent import make_agent
 from fool_env.agents.workers import Workers
 from fool_env.train.benchmark import PROTOCOL, section
-from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
+from fool_env.train.command import Bars, Parser, run_script
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
 from fool_env.train.provenance import machine, players_digest, source_commit, usable_cores
 from fool_env.train.tasks import Score, Task, check_entry, find_tasks, score
@@ -55,13 +55,7 @@ row; ± is half of a 95% confidence interval over deals (of wins: over games).""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+    return run_script(_PROGRAM, lambda: _run(_parser().parse_args(argv)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ beside the state, the network is that of `SelfPlayPPO`: a value for each of the 
 
 from __future__ import annotations
 
-import functools
 import io
 import math
 import time
@@ -237,20 +236,20 @@ class DeepMonteCarlo:
     def _update(self, batch: th.Tensor, targets: th.Tensor) -> th.Tensor:
         """One step of the optimizer on the rows int64[batch]; returns the mean squared error, float32[]."""
 
-        def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
+        def of_part(part: th.Tensor) -> tuple[th.Tensor, ...]:
             loss = self.loss(part, targets) / len(batch)
-            return th.autograd.grad(loss, self._parameters), loss.detach()
+            return *th.autograd.grad(loss, self._parameters), loss.detach()
 
-        parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
+        *gradients, loss = self.compute.sums(of_part, batch)
 
         def step() -> None:
-            for parameter, *gradients in zip(self._parameters, *(gradients for gradients, _ in parts), strict=True):
-                parameter.grad = functools.reduce(th.Tensor.add_, gradients)
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.grad = gradient
             nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
             self.optimizer.step()
 
         self.compute.alone(step)
-        return th.stack([loss for _, loss in parts]).sum()
+        return loss
 
     def loss(self, rows: th.Tensor, targets: th.Tensor) -> th.Tensor:
         """The squared errors at the actions taken in some rows, summed: float32[]."""

@@ -46,7 +46,7 @@ BLOCK: Final = 32
 """Views for one pass of a snapshot; a member has about so many decisions at once."""
 
 _NOBODY: Final = -1
-_POOL: Final = 3  # beside the arena's TRAINING, SELECTION and REPORT, so that no luck is used twice
+POOL: Final = 5  # beside the arena's purposes of deals and the ranks', so that no luck is used twice
 
 _HORIZON: Final = 1000
 _DOUBT: Final = 100  # results of 0 that a new member starts with: a snapshot is as good as the learner until it shows
@@ -115,7 +115,7 @@ class Pool:
         self.config = config
         self._native = tables
         self._freeze = freeze
-        self._seed = np.uint64(derive(np.uint64(seed), _POOL))
+        self._seed = np.uint64(derive(np.uint64(seed), POOL))
         self._rows = np.arange(tables.num_tables)
         self._players = np.array([rules.num_players for rules in tables.rules])
         self.tables = draw_tables(tables.num_tables, round(config.share * tables.num_tables), self._seed)

@@ -31,7 +31,7 @@ from fool_env.agents.neural import DESCRIPTION_FILE, WEIGHTS_FILE, NeuralAgent, 
 from fool_env.agents.shipped import SHIPPED_PREFIX, shipped_path
 from fool_env.agents.workers import Workers
 from fool_env.train.checkpoint import training_seconds, write_whole
-from fool_env.train.command import INTERRUPTED, Bars, Parser, refuse
+from fool_env.train.command import Bars, Parser, run_script
 from fool_env.train.model_card import model_card, public_description
 from fool_env.train.provenance import players_digest, source_commit
 
@@ -45,13 +45,8 @@ _NO_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip file can hold: e
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted, nothing published; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+    interrupted = "interrupted, nothing published; the same command goes on from here"
+    return run_script(_PROGRAM, lambda: _run(_parser().parse_args(argv)), interrupted)
 
 
 def _parser() -> argparse.ArgumentParser:

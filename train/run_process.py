@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fool_env.train.checkpoint import latest_checkpoint
 from fool_env.train.config import ConfigError, RunConfig, TrainConfig, load_run_config, parse_run_config
 from fool_env.train.dmc import DmcRunConfig
 from fool_env.train.run import EXIT_INTERRUPTED, check_opponents
@@ -161,13 +159,7 @@ def finish(run: Run, lock: int, stop: Callable[[], bool]) -> bool:
     """
     if run.finished:
         return True
-    if latest_checkpoint(run.folder / "checkpoints") is not None:
-        arguments: Sequence[str] = ["--resume", str(run.folder)]
-    else:
-        # Killed before its first save: only its config is there, and that was compared.
-        if run.folder.exists():
-            shutil.rmtree(run.folder)
-        arguments = run.arguments
+    arguments: Sequence[str] = ["--resume", str(run.folder)] if run.folder.exists() else run.arguments
     code = train(run.config.script, arguments, lock, stop)
     if code == EXIT_INTERRUPTED and not stop():
         raise RunError(f"the training of {run.folder} was interrupted by somebody else", killed=True)

@@ -9,7 +9,6 @@ iterations, where the model is whole, so that a run can be saved and resumed exa
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Iterator
@@ -389,17 +388,14 @@ class SelfPlayPPO(MaskablePPO):
     def _update(self, batch: th.Tensor, targets: Targets, total: int) -> th.Tensor:
         """One step on the rows int64[batch] of this rank, `total` of all ranks; returns the LOSSES, float32[7]."""
 
-        def part_gradients(part: th.Tensor) -> tuple[tuple[th.Tensor, ...], th.Tensor]:
+        def of_part(part: th.Tensor) -> tuple[th.Tensor, ...]:
             losses = self.losses(part, targets)
             loss = losses[0] + self.vf_coef * losses[1] - self.ent_coef * losses[2] + self.average_kl * losses[3]
-            return th.autograd.grad(loss / total, self._parameters), losses.detach()
+            return *th.autograd.grad(loss / total, self._parameters), losses.detach()
 
-        parts = self.compute.map(part_gradients, batch.tensor_split(self.compute.parts))
-        losses = th.stack([losses for _, losses in parts]).sum(0)
+        *gradients, losses = self.compute.sums(of_part, batch)
 
         def step() -> None:
-            by_parameter = zip(*(gradients for gradients, _ in parts), strict=True)
-            gradients = [functools.reduce(th.Tensor.add_, of_parts) for of_parts in by_parameter]
             self.ranks.sum_([*gradients, losses])
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 parameter.grad = gradient

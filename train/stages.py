@@ -123,7 +123,7 @@ def start_from(config: TrainConfig, model: SelfPlayPPO) -> str:
     own = policy.state_dict()
     learnt = tuple(description.get(name) for name in Stage._fields)
     fits = all(name in weights and weights[name].shape == own[name].shape for name in own if name.startswith(_VALUES))
-    fits = fits and learnt == stage
+    fits = fits and learnt == stage and description.get("method") == config.method
     wanted = (_TRUNK, _POLICY, _VALUES) if fits else (_TRUNK, _POLICY)
     policy.load_state_dict({name: weights[name] for name in own if name.startswith(wanted)}, strict=False)
     if description.get("episode") == "round":

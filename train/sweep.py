@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fool_env.train.checkpoint import write_whole
-from fool_env.train.command import INTERRUPTED, Parser, output_console, refuse
+from fool_env.train.command import Parser, output_console, run_script
 from fool_env.train.config import RunConfig, TrainConfig, parse_run_config
 from fool_env.train.provenance import machine, source_commit
 from fool_env.train.run import Interrupt
@@ -47,14 +47,12 @@ _GOES_WITH: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 1 if a seed's run is missing, 2 for bad input, 130 if interrupted."""
-    try:
+
+    def run() -> int:
         with Interrupt() as interrupt:
             return _run(sys.argv[1:] if argv is None else argv, interrupt)
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+
+    return run_script(_PROGRAM, run)
 
 
 def _run(argv: Sequence[str], interrupt: Interrupt) -> int:

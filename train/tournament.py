@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fool_env.agents.agent import make_agent
-from fool_env.train.command import INTERRUPTED, Bars, Parser, common_rules, output_console, refuse
+from fool_env.train.command import Bars, Parser, common_rules, output_console, refuse, run_script
 from fool_env.train.contest import Plan, Tournament, make_plan, play_tournament
 from fool_env.train.standings import (
     EXPLANATION,
@@ -37,13 +37,7 @@ _PROGRAM = "fool-tournament"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script; returns the exit code: 0, 2 for bad input, 130 if interrupted."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except (ValueError, OSError) as error:
-        return refuse(_PROGRAM, error)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
+    return run_script(_PROGRAM, lambda: _run(_parser().parse_args(argv)))
 
 
 def _run(options: argparse.Namespace) -> int:
