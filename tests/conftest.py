@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("run_folders")  # so that it says what differs
+
 settings.register_profile("reproducible", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("reproducible")
 
