@@ -20,6 +20,10 @@ import numpy as np
 import torch as th
 import torch.distributed as dist
 
+# Its functions take whatever group there is as a default, and keep it: imported by an optimizer, after the processes
+# have met, they would keep its threads past the end of Python, whose last steps they can turn into a crash.
+import torch.distributed.nn  # noqa: F401
+
 from fool_env.rng import derive
 
 Result = TypeVar("Result")
@@ -71,6 +75,15 @@ class Ranks:
         """Wait until all are done, and part."""
         if self.size > 1:
             self.any(False)
+            dist.destroy_process_group()
+
+    @staticmethod
+    def hang_up() -> None:
+        """Part without waiting for anybody, if that has not been done: at the end of a process that something stopped.
+
+        Not where there are GPUs: theirs would wait for an answer.
+        """
+        if dist.is_available() and dist.is_initialized() and not th.cuda.is_available():
             dist.destroy_process_group()
 
     @property

@@ -75,6 +75,8 @@ def main(kind: type[Config], train: Callable[[Config, Path | None], int], argume
     except (ConfigError, CheckpointError, RanksError) as error:
         print(f"{kind.program}: error: {error}", file=sys.stderr)
         return EXIT_FAILED if isinstance(error, RanksError) else EXIT_USAGE
+    finally:
+        Ranks.hang_up()
 
 
 def open_run(kind: type[Config], arguments: Sequence[str], processes: int = 1) -> tuple[Config, Path | None]:
