@@ -41,7 +41,7 @@ CHOICES: Final = (SAMPLE, GREEDY)
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
 
-BLOCK: Final = 128
+BLOCK: Final = 64
 """Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
@@ -126,8 +126,11 @@ class NeuralAgent:
         self._check_rules(views)
         masks = np.zeros((len(views), NUM_ACTIONS), np.int8)
         _legal_masks(views, masks)
-        actions = np.empty(len(views), np.int64)
-        _choose(self._logits(views), masks, seeds, self.deterministic, actions)
+        actions: np.ndarray = masks.argmax(axis=1)
+        free = np.flatnonzero(np.count_nonzero(masks, axis=1) > 1)  # forced plays need no network
+        chosen = np.empty(len(free), np.int64)
+        _choose(self._logits(views[free]), masks[free], seeds[free], self.deterministic, chosen)
+        actions[free] = chosen
         return actions
 
     def estimates(self, view: np.ndarray, seed: np.uint64) -> dict[str, np.ndarray]:
