@@ -38,7 +38,7 @@ def refuse(program: str, error: Exception) -> int:
 def run_script(
     program: str, run: Callable[[], int], interrupted: str = "interrupted; the same command goes on from here"
 ) -> int:
-    """What a script's `main` returns: what `run` does, or 2 after bad input, 130 after Ctrl-C, each said in one line."""
+    """What a script's `main` returns: what `run` does, or 2 after bad input, 130 after Ctrl-C, said in one line."""
     try:
         return run()
     except (ValueError, OSError) as error:

@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 # Its functions take whatever group there is as a default, and keep it: imported by an optimizer, after the processes
 # have met, they would keep its threads past the end of Python, whose last steps they can turn into a crash.
-import torch.distributed.nn  # noqa: F401
+import torch.distributed.nn
 
 from fool_env.rng import derive
 
