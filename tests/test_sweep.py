@@ -114,14 +114,14 @@ def test_a_run_that_ends_otherwise_is_an_error(trainer: StubTrainer, code: int, 
     assert caught.value.killed == killed
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(trainer: StubTrainer) -> None:
+def test_a_run_that_was_killed_before_its_first_checkpoint_is_resumed_as_well(trainer: StubTrainer) -> None:
     trainer.codes = [1]
     run = plan_run("ppo", trainer.arguments())
     trainer.train("", run.arguments)
     shutil.rmtree(run.folder / "checkpoints")
     with held(run.lock) as lock:
         assert finish(plan_run("ppo", trainer.arguments()), lock, lambda: False)
-    assert trainer.begun == ["tiny", "tiny"] and trainer.resumed == []
+    assert trainer.begun == ["tiny"] and trainer.resumed == ["tiny"]
 
 
 def test_the_folder_of_something_else_is_left_alone(trainer: StubTrainer, tmp_path: Path) -> None:
