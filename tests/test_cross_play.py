@@ -60,6 +60,29 @@ def test_the_figures_are_those_of_the_arena_and_of_mixed_tables() -> None:
         assert result.means[measure][0] == pytest.approx(np.mean([mean for mean, _ in pairs.values()]))
 
 
+def test_tables_half_and_half_say_who_is_the_stronger() -> None:
+    agents, deals = [make_agent("random"), make_agent("highest"), Blend(0.5)], 20
+    result = play_pairs(agents, RULES, Terms(deals=deals, seed=3))
+    batch = MixedTables(agents[:2], RULES, "round", 3, purpose=REPORT)
+    seating, points = batch.seating(0, deals), batch.play(0, deals).results["results"]
+    ahead, best = [], []
+    for seats, scores in zip(seating, points, strict=True):
+        highest = [scores[table][seat] for table in range(len(seats)) for seat in range(4) if seats[table][seat] == 1]
+        ahead.append(2 * (np.mean(scores) - np.mean(highest)))
+        shares = [[row[seat] == max(row) for seat in range(4)] for row in scores]
+        best.append(np.mean([sum(np.array(s)[t == 0]) / sum(s) for s, t in zip(shares, seats, strict=True)]))
+    assert result.halves["ahead"]["random", "highest"][0] == pytest.approx(np.mean(ahead))
+    assert result.halves["best"]["random", "highest"][0] == pytest.approx(np.mean(best))
+    assert np.mean(ahead) < -3
+    assert len(result.halves["best"]) == 3, "every pair once"
+
+
+def test_twins_are_even_at_tables_half_and_half() -> None:
+    halves = play_pairs([Twin("one"), Twin("two")], RULES, Terms(deals=20)).halves
+    assert halves["ahead"]["one", "two"] == (0, (0, 0))
+    assert halves["best"]["one", "two"] == (0.5, (0.5, 0.5))
+
+
 def test_the_interval_of_a_mean_takes_deals_for_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not pairs, which share the luck of the deals."""
     counted: list[int] = []
@@ -100,7 +123,7 @@ def test_the_command_writes_its_results_and_goes_on_where_it_was_interrupted(
     assert (tmp_path / "cross-play.png").read_bytes().startswith(b"\x89PNG")
     report = json.loads((tmp_path / "cross-play.json").read_text())
     assert [report[key] for key in ("players", "deals", "seed")] == [4, 10, 0]
-    assert len(report["gain"]["pairs"]) == 6 and len(report["own"]) == 3
+    assert len(report["gain"]["pairs"]) == 6 and len(report["own"]) == len(report["halves"]) == 3
     mean, (low, high) = report["gain"]["mean"]["points"], report["gain"]["mean"]["points_ci"]
     assert low < mean < high
     assert (

@@ -49,6 +49,12 @@ MEASURES: Final = {
 }
 """What is measured of each pair, in points a round. 0 in the mean of all pairs: they play as well with each other."""
 
+HALVES: Final = {
+    "ahead": "a seat's points of the one minus those of the other",
+    "best": "rounds in which the one has the best points, shared ones in parts",
+}
+"""What is measured of who is the stronger of a pair at tables half and half: chance is 0, and 1/2."""
+
 
 @dataclass(frozen=True)
 class CrossPlay:
@@ -61,6 +67,7 @@ class CrossPlay:
         own: a seat's points at a table of each agent alone.
         pairs: by measure, the estimate of each ordered pair; "shared" is the same both ways.
         means: by measure, the estimate of the mean over all pairs.
+        halves: by measure, the estimate of each pair at tables half and half, the one named first being "the one".
     """
 
     agents: tuple[str, ...]
@@ -69,6 +76,7 @@ class CrossPlay:
     own: dict[str, Estimate]
     pairs: dict[str, dict[tuple[str, str], Estimate]]
     means: dict[str, Estimate]
+    halves: dict[str, dict[tuple[str, str], Estimate]]
 
     def to_dict(self) -> dict[str, Any]:
         """Its JSON."""
@@ -87,6 +95,12 @@ class CrossPlay:
                 }
                 for measure, pairs in self.pairs.items()
             },
+            "halves": [
+                {"one": one, "other": other, **_as_json(ahead, "ahead"), **_as_json(best, "best")}
+                for ((one, other), ahead), best in zip(
+                    self.halves["ahead"].items(), self.halves["best"].values(), strict=True
+                )
+            ],
         }
 
 
@@ -129,6 +143,7 @@ def play_pairs(
 
     series: dict[str, dict[tuple[str, str], np.ndarray]] = {measure: {} for measure in MEASURES}
     own: dict[str, np.ndarray] = {}
+    halved: dict[str, dict[tuple[str, str], np.ndarray]] = {measure: {} for measure in HALVES}
     for one, other in itertools.permutations(range(len(agents)), 2):
         job = MatchJob(Match(agents[one], [agents[other]], rules, terms.seed, terms.purpose), "round")
         counts = played(job, job.name)
@@ -142,6 +157,8 @@ def play_pairs(
         results = played(tables, f"{one_name} and {other_name}: half and half")["results"]
         shared = results.mean(axis=(1, 2)) - (own[one_name] + own[other_name]) / 2
         series["shared"][one_name, other_name] = series["shared"][other_name, one_name] = shared
+        ahead, best = _split(results, tables.seating(0, terms.deals) == 0)
+        halved["ahead"][one_name, other_name], halved["best"][one_name, other_name] = ahead, best
     return CrossPlay(
         tuple(names),
         rules,
@@ -150,7 +167,20 @@ def play_pairs(
         {measure: {pair: mean_interval(each) for pair, each in pairs.items()} for measure, pairs in series.items()},
         # The deals are the same for all pairs, so that a deal's mean over these is one of the units.
         {measure: mean_interval(np.mean(list(pairs.values()), axis=0)) for measure, pairs in series.items()},
+        {measure: {pair: mean_interval(each) for pair, each in pairs.items()} for measure, pairs in halved.items()},
     )
+
+
+def _split(results: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each deal at tables half and half: how far the one's seats are ahead, and how often one has the best points.
+
+    Args:
+        results: int64 (deals, arms, seats), the points.
+        ones: bool of the same shape, where the one sits.
+    """
+    ahead = results.mean(axis=(1, 2), where=ones) - results.mean(axis=(1, 2), where=~ones)
+    best = results == results.max(axis=2, keepdims=True)
+    return ahead, ((best & ones).sum(axis=2) / best.sum(axis=2)).mean(axis=1)
 
 
 # --- the command line
@@ -219,6 +249,11 @@ def words(result: CrossPlay) -> Words:
         rows.append([meaning, plus_minus(result.means[measure], "+.2f"), f"{min(pairs):+.2f} to {max(pairs):+.2f}"])
     for name, estimate in result.own.items():
         rows.append([f"a seat's points at a table of {_short(name)} alone", plus_minus(estimate, "+.2f"), ""])
+    if len(result.agents) == 2:  # of more, no line says it; the JSON has all
+        [(pair, ahead)], [best] = result.halves["ahead"].items(), result.halves["best"].values()
+        one, other = map(_short, pair)
+        rows.append([f"half and half: a seat of {one} minus one of {other}", plus_minus(ahead, "+.2f"), ""])
+        rows.append([f"half and half: rounds in which {one} has the best points", plus_minus(best, ".1%"), ""])
     return ["points a round", "mean over all pairs", "of the pairs"], rows
 
 
@@ -251,9 +286,9 @@ def _short(name: str) -> str:
     return name.removesuffix(_CHECKPOINT)
 
 
-def _as_json(estimate: Estimate) -> dict[str, Any]:
+def _as_json(estimate: Estimate, of: str = "points") -> dict[str, Any]:
     mean, interval = estimate
-    return {"points": mean, "points_ci": None if interval is None else list(interval)}
+    return {of: mean, f"{of}_ci": None if interval is None else list(interval)}
 
 
 if __name__ == "__main__":
