@@ -21,12 +21,8 @@ from fool_env.observation import OBSERVATION, OBSERVATION_SIZE
 
 from .facts import FACTS, card_facts
 
-KINDS: Final = ("mlp", "facts", "cards")
-"""The hidden layers alone; with the facts of each card held, which the last of them weighs; and with a small network
-besides that scores each card by its facts."""
-
-SCORER: Final = 32
-"""Width of that small network."""
+KINDS: Final = ("mlp", "facts")
+"""The hidden layers alone, or with the facts of each card held, which the last of them weighs."""
 
 _SB3_TRUNK = "features_extractor.layers."  # Stable-Baselines3's name for the shared layers, which it lists thrice
 
@@ -51,17 +47,14 @@ class CardTrunk(nn.Module):
 
     Args:
         hidden: widths of the hidden layers.
-        scorer: the width of a small network that scores a card by its facts and the last hidden layer, besides; 0 for
-            none.
 
     See `start_with_card_values` for how training begins.
     """
 
-    def __init__(self, hidden: Sequence[int], scorer: int = 0) -> None:
+    def __init__(self, hidden: Sequence[int]) -> None:
         super().__init__()
         self.layers = make_layers(OBSERVATION_SIZE, hidden)
         self.weights = nn.Linear(hidden[-1], len(FACTS))
-        self.scorer = CardScorer(hidden[-1], scorer) if scorer else None
 
     def forward(self, observations: th.Tensor, cards: Cards | None = None) -> th.Tensor:
         """A row of features for each row.
@@ -81,36 +74,16 @@ class CardTrunk(nn.Module):
         with th.autocast(device.type, enabled=False):  # bfloat16 cannot tell ranks and counts apart
             hidden = hidden.float()
             scores = th.bmm(facts, self.weights(hidden).unsqueeze(2)).squeeze(2)
-            if self.scorer is not None:
-                scores = scores + self.scorer(hidden, cards)
             # Where there is no card, to a column of its own, which is dropped.
             values = hidden.new_zeros((len(hidden), NUM_ACTIONS + 1)).scatter(1, actions.long(), scores)
         return th.cat([hidden, values[:, :NUM_ACTIONS]], dim=1)
-
-
-class CardScorer(nn.Module):
-    """A number for each card, from its facts and its row's features, by one hidden layer that all cards share."""
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.of_features = nn.Linear(features, width)
-        self.of_facts = nn.Linear(len(FACTS), width, bias=False)
-        self.out = nn.Linear(width, 1, bias=False)
-
-    def forward(self, features: th.Tensor, cards: Cards) -> th.Tensor:
-        """float32[rows, features] and their cards -> float32[rows, cards], 0 where there is none."""
-        # Most of a hand is played half of the time, so the empty places are left out, though a GPU has to wait for it.
-        rows, places = th.nonzero(cards.actions < NUM_ACTIONS, as_tuple=True)
-        hidden = self.of_features(features).index_select(0, rows) + self.of_facts(cards.facts[rows, places])
-        scores = self.out(th.relu(hidden)).squeeze(1)
-        return scores.new_zeros(cards.actions.shape).index_put((rows, places), scores)
 
 
 def make_trunk(observation_size: int, kind: str, hidden: Sequence[int]) -> tuple[nn.Module, int]:
     """The layers that policy and value share, of one of the KINDS, and how many numbers come out of them."""
     if kind == "mlp":
         return make_layers(observation_size, hidden), hidden[-1]
-    return CardTrunk(hidden, SCORER if kind == "cards" else 0), hidden[-1] + NUM_ACTIONS
+    return CardTrunk(hidden), hidden[-1] + NUM_ACTIONS
 
 
 @th.no_grad()
@@ -118,8 +91,6 @@ def start_with_card_values(trunk: CardTrunk, action_net: nn.Linear) -> None:
     """Let the card values begin at 0, and a policy head on the trunk begin with them as its logits."""
     nn.init.zeros_(trunk.weights.weight)
     nn.init.zeros_(trunk.weights.bias)
-    if trunk.scorer is not None:
-        nn.init.zeros_(trunk.scorer.out.weight)
     action_net.weight[:, -NUM_ACTIONS:] = th.eye(NUM_ACTIONS)
 
 

@@ -11,13 +11,12 @@ import json
 import pickle
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch as th
-from torch import nn
 
 from fool_env._jit import kernel
 from fool_env.cards import NUM_ACTIONS
@@ -28,6 +27,7 @@ from fool_env.rng import output
 from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import EPISODES, GAME, copy_games, new_games
 
+from .inference import RowNetwork
 from .network import KINDS, PolicyNetwork
 
 CHECKPOINT_FORMAT: Final = 2
@@ -40,9 +40,6 @@ CHOICES: Final = (SAMPLE, GREEDY)
 
 DESCRIPTION_FILE: Final = "fool.json"
 WEIGHTS_FILE: Final = "policy.pth"
-
-BLOCK: Final = 64
-"""Views for one pass of a network. Every pass has one size, so that no choice depends on the batch."""
 
 
 class CheckpointError(ValueError):
@@ -83,15 +80,12 @@ class NeuralAgent:
     """A network that plays; a choice depends on its view and its seed alone.
 
     Args:
-        network: float32[rows, K] -> logits float32[rows, 83], on the CPU.
+        network: whose weights it plays with, as they are now; see `load`.
         rules: those that it was trained for, for each number of players one; it plays at no other table.
         episode: what it was trained on last. A network trained on single rounds has never seen totals, so it is shown
             none when it plays whole games; one trained on whole games is shown a single round as a game's first.
         name: its `make_agent` string.
         deterministic: play the likeliest card instead of sampling.
-
-    Attributes:
-        block: views for one pass, BLOCK at first; fewer are faster where batches are small.
 
     Raises:
         ValueError: there are no rules, or several for one number of players.
@@ -99,7 +93,7 @@ class NeuralAgent:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: PolicyNetwork,
         rules: Sequence[Rules],
         episode: str = "round",
         name: str = "network",
@@ -110,12 +104,17 @@ class NeuralAgent:
         self.episode = episode
         self.name = name
         self.deterministic = deterministic
-        self.block = BLOCK
+        self._logits_of = RowNetwork(network)
         if not rules or len({table.num_players for table in rules}) < len(rules):
             raise ValueError(f"rules: {list(rules)} are not those of one or more different numbers of players")
         self._learnt = np.zeros(MAX_PLAYERS + 1, GAME)  # by number of players
         for table, record in zip(rules, new_games(list(rules)), strict=True):
             self._learnt[table.num_players] = record
+
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Play on with other weights: those of a `network.state_dict()`, as arrays."""
+        self.network.load_state_dict({name: th.from_numpy(array) for name, array in weights.items()})
+        self._logits_of = RowNetwork(self.network)
 
     def act(self, views: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Choose a legal card for the seat to act in each view: GAME (B,), uint64 (B,) -> int64 (B,).
@@ -158,7 +157,7 @@ class NeuralAgent:
         self._check_rules(views)
         masks = np.zeros((len(views), NUM_ACTIONS), np.int8)
         _legal_masks(views, masks)
-        logits = np.where(masks, self._logits(views)[: len(views)].astype(np.float64), -np.inf)
+        logits = np.where(masks, self._logits(views).astype(np.float64), -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
@@ -168,14 +167,7 @@ class NeuralAgent:
             views["scores"] = 0
             views["tens"] = 0
         views["one_round"] = self.episode == "round"
-        rows = -(-len(views) // self.block) * self.block
-        observations = th.zeros((rows, OBSERVATION_SIZE))
-        observations[: len(views)] = th.from_numpy(encode(views))
-        logits = th.empty((rows, NUM_ACTIONS))
-        with th.inference_mode():
-            for start in range(0, rows, self.block):
-                logits[start : start + self.block] = self.network(observations[start : start + self.block])
-        return logits.numpy()
+        return self._logits_of(encode(views))
 
     def _check_rules(self, views: np.ndarray) -> None:
         for name in Rules.__dataclass_fields__:  # num_players comes first

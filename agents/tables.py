@@ -19,7 +19,7 @@ from fool_env.errors import IllegalActionError
 from fool_env.render import illegal_action_message
 from fool_env.rng import derive
 from fool_env.rules import MAX_PLAYERS, Rules
-from fool_env.state import GAME, new_games
+from fool_env.state import GAME, Record, new_games
 
 from .agent import AnyAgent, OmniscientAgent
 
@@ -173,31 +173,56 @@ class _Tables:
         size = _gather(
             self._games, self.seating, number, self._streams, omniscient, self._tables, self._views, self._seeds
         )
-        tables, views = self._tables[:size], self._views[:size]
+        tables = self._tables[:size]
         start = time.process_time()
-        actions = _chosen(agent, views, self._seeds[:size])
+        actions = ask(agent, self._games, tables, self._views[:size], self._seeds[:size], self._table_name)
         self.cpu_seconds[number] += time.process_time() - start
         self.moves[number] += size
-        illegal = _first_illegal(self._games, tables, actions)
-        if illegal >= 0:
-            table = int(tables[illegal])
-            raise IllegalActionError(
-                f"agent {agent.name!r}, {self._table_name(table)}, seat {views['player'][illegal]}: "
-                f"{illegal_action_message(self._games[table], int(actions[illegal]))}"
-            )
         ended = _play(self._games, tables, actions, self._ended)
         return self._ended[:ended]
 
 
-def _chosen(agent: AnyAgent, games: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+def ask(
+    agent: AnyAgent,
+    games: np.ndarray,
+    tables: np.ndarray,
+    views: np.ndarray,
+    seeds: np.ndarray,
+    table_name: Callable[[int], str] = "table {}".format,
+) -> np.ndarray:
+    """An agent's choices at some tables, checked.
+
+    Args:
+        agent: whose turn it is there.
+        games: GAME (T,), the records of all tables.
+        tables: int64 (k,), numbers of tables.
+        views: GAME (k,), what the agent sees of each.
+        seeds: uint64 (k,), the luck of each choice.
+        table_name: what errors call a table, given its number.
+
+    Returns:
+        The actions, int64 (k,).
+
+    Raises:
+        IllegalActionError: one is illegal; the message names the agent, table and seat.
+        ValueError: they have a wrong shape or type.
+    """
     choose = agent.act_on_records if isinstance(agent, OmniscientAgent) else agent.act
-    actions = np.asarray(choose(games, seeds))
-    if actions.shape != games.shape or not np.issubdtype(actions.dtype, np.integer):
+    actions = np.asarray(choose(views, seeds))
+    if actions.shape != views.shape or not np.issubdtype(actions.dtype, np.integer):
         raise ValueError(
             f"agent {agent.name!r}: actions are {actions.dtype} of shape {actions.shape}, "
-            f"not integers of shape {games.shape}"
+            f"not integers of shape {views.shape}"
         )
-    return np.ascontiguousarray(actions, np.int64)
+    actions = np.ascontiguousarray(actions, np.int64)
+    illegal = first_illegal(games, tables, actions)
+    if illegal >= 0:
+        table = int(tables[illegal])
+        raise IllegalActionError(
+            f"agent {agent.name!r}, {table_name(table)}, seat {views['player'][illegal]}: "
+            f"{illegal_action_message(games[table], int(actions[illegal]))}"
+        )
+    return actions
 
 
 @kernel
@@ -243,14 +268,21 @@ def _gather(
         views[size] = game
         if not omniscient:
             hide(views[size], game.player)
-        move = np.int64(game.num_rounds) * NUM_CARDS + np.int64(game.num_plays)
-        seeds[size] = derive(derive(streams[table], game.player), move)
+        seeds[size] = decision_seed(game, streams[table])
         size += 1
     return size
 
 
 @kernel
-def _first_illegal(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> int:
+def decision_seed(game: Record, stream: np.uint64) -> np.uint64:
+    """The luck of the choice that a table waits for, derived from its stream, the seat to act and its move."""
+    move = np.int64(game.num_rounds) * NUM_CARDS + np.int64(game.num_plays)
+    return derive(derive(stream, game.player), move)
+
+
+@kernel
+def first_illegal(games: np.ndarray, tables: np.ndarray, actions: np.ndarray) -> int:
+    """The first of some tables, as an index into them, at which the action is illegal, or -1."""
     for i in range(len(tables)):
         if not is_legal(games[tables[i]], actions[i]):
             return i

@@ -17,17 +17,15 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from ._jit import kernel
 from .cards import NUM_ACTIONS
-from .errors import RulesError
 from .game import Game
 from .observation import encode_hands, observation_space, state_space
+from .render import RENDER_MODES, checked_render_mode
 from .rewards import pay, reward_code
 from .rng import checked_seed, derive
-from .rules import MAX_PLAYERS, Rules
+from .rules import MAX_PLAYERS, Rules, chosen_rules
 from .state import checked_episode, copy_games
 from .transcript import Transcript
 
-DEFAULT_PLAYERS = 6
-RENDER_MODES = ("human", "ansi")
 _NO_ACTION = np.zeros(NUM_ACTIONS, np.int8)
 
 
@@ -89,19 +87,12 @@ class raw_env(AECEnv[str, dict[str, np.ndarray], int]):  # type: ignore[misc]  #
         render_mode: str | None = None,
     ) -> None:
         super().__init__()
-        if rules is None:
-            rules = Rules.official(DEFAULT_PLAYERS if num_players is None else num_players)
-        if not isinstance(rules, Rules):
-            raise RulesError(f"rules: {rules!r} are not Rules; Rules.official(6) makes some")
-        if num_players is not None and num_players != rules.num_players:
-            raise RulesError(f"num_players: {num_players} disagrees with the rules, which have {rules.num_players}")
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode: {render_mode!r} is neither {' nor '.join(map(repr, RENDER_MODES))}")
+        rules = chosen_rules(num_players, rules)
         self.rules = rules
         self.episode = checked_episode(episode)
         self.reward = reward
         self._reward_code = reward_code(reward, episode)
-        self.render_mode = render_mode
+        self.render_mode = checked_render_mode(render_mode)
         self.possible_agents = [f"player_{seat}" for seat in range(rules.num_players)]
         self._seat_of = {agent: seat for seat, agent in enumerate(self.possible_agents)}
         self.observation_spaces = {

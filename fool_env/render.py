@@ -8,6 +8,20 @@ from .cards import CARD_NAMES, COLOUR_NAMES, NUM_ACTIONS, NUM_COLOURS, card_name
 from .engine import legal_mask_of
 from .state import NOBODY, hand_of, seats_of
 
+RENDER_MODES = ("human", "ansi")
+"""human: print the table; ansi: return it as text."""
+
+
+def checked_render_mode(mode: str | None) -> str | None:
+    """A render mode, or None.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if mode is not None and mode not in RENDER_MODES:
+        raise ValueError(f"render_mode: {mode!r} is neither {' nor '.join(map(repr, RENDER_MODES))}")
+    return mode
+
 
 def table_text(game: np.void) -> str:
     """A record as a table of seats, then the hand of the seat to act and its legal cards.

@@ -23,6 +23,7 @@ from .cards import (
 )
 from .errors import RulesError
 
+DEFAULT_PLAYERS = 6
 MIN_PLAYERS = 3
 MAX_PLAYERS = 8
 MAX_HAND = 30
@@ -171,6 +172,21 @@ def _checked_highest_rank(value: object) -> tuple[int, ...]:
         _checked_int(f"highest_rank ({colour})", rank, WILD_RANK, top)
         for colour, rank, top in zip(COLOUR_NAMES, value, HIGHEST_RANKS, strict=True)
     )
+
+
+def chosen_rules(num_players: int | None, rules: Rules | None) -> Rules:
+    """The rules that an env is asked for: any, or the official ones for a number of players, 6 if none is given.
+
+    Raises:
+        RulesError: the two disagree, or there are no official rules for so many.
+    """
+    if rules is None:
+        return Rules.official(DEFAULT_PLAYERS if num_players is None else num_players)
+    if not isinstance(rules, Rules):
+        raise RulesError(f"rules: {rules!r} are not Rules; Rules.official(6) makes some")
+    if num_players is not None and num_players != rules.num_players:
+        raise RulesError(f"num_players: {num_players} disagrees with the rules, which have {rules.num_players}")
+    return rules
 
 
 def checked_deal(rules: Rules, hands: Sequence[Sequence[str | int]]) -> list[list[int]]:

@@ -140,9 +140,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(finished, tmp_path):
     assert_same_run(finished, run)
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--network.critic", "full", "--network.kind", "cards", "--ppo.average_kl", "0.1")]
-)
+@pytest.mark.parametrize("options", [(), ("--network.critic", "full", "--ppo.average_kl", "0.1")])
 def test_a_resumed_model_has_the_same_future(tmp_path, options):
     """Including decisions that were open when it was saved, and the average policy."""
     assert ppo.main(command(tmp_path, "--total_steps", "3000", *options)) == 0
@@ -276,6 +274,7 @@ def test_a_network_is_shown_the_episodes_that_it_was_trained_on(finished):
     """One of rounds no totals; one of games no round that is not of a game."""
     agent = load_agent(finished / "final.zip")
     th.nn.init.normal_(agent.network.trunk.layers[0].weight)  # totals too
+    agent.load({name: tensor.numpy() for name, tensor in agent.network.state_dict().items()})
     views = some_views()
     first, later = views.copy(), views.copy()
     first["one_round"] = later["one_round"] = 0

@@ -75,7 +75,7 @@ def test_training_by_staging_is_training_without(kind, critic):
 
 
 def test_the_buffer_holds_the_facts_that_the_network_would_look_up():
-    learner = make_learner(fool_tables(6, 32), kind="cards", n_steps=40)
+    learner = make_learner(fool_tables(6, 32), kind="facts", n_steps=40)
     next(learner.iterations(1))
     buffer = learner.rollout_buffer
     used = buffer.decisions.part(slice(0, buffer.size))

@@ -19,10 +19,11 @@ from fool_env import Game, Rules
 from fool_env.agents.__main__ import main
 from fool_env.agents.agent import make_agent
 from fool_env.agents.explain import Explanation, explain
+from fool_env.agents.network import PolicyNetwork
 from fool_env.agents.neural import CheckpointError, NeuralAgent
-from fool_env.cards import CARD_NAMES, NUM_ACTIONS, parse_card
+from fool_env.cards import CARD_NAMES, parse_card
 from fool_env.determinization import sample_worlds
-from fool_env.observation import OBSERVATION_SIZE, encode
+from fool_env.observation import encode
 from fool_env.render import table_text
 from fool_env.rng import derive
 from fool_env.state import GAME
@@ -72,11 +73,11 @@ def test_cautious_values_what_a_card_costs_if_the_round_ends_with_the_trick() ->
 
 
 def a_network(rules: Rules, **options: Any) -> NeuralAgent:
-    """One layer, with likings that are strong enough to be seen."""
+    """Untrained, with likings that are strong enough to be seen."""
     th.manual_seed(0)
-    layer = th.nn.Linear(OBSERVATION_SIZE, NUM_ACTIONS)
-    th.nn.init.normal_(layer.weight, std=0.3)
-    return NeuralAgent(layer, [rules], **options)
+    network = PolicyNetwork("mlp", [32]).requires_grad_(False)
+    network.action_net.weight *= 10
+    return NeuralAgent(network, [rules], **options)
 
 
 @pytest.mark.parametrize("num_players", [4, 8])

@@ -45,7 +45,7 @@ def test_hands_are_those_of_the_seats_in_order_from_the_seat_to_act(num_players)
 
 @pytest.fixture(scope="module")
 def learner():
-    learner = make_learner(fool_tables(6, 64), kind="cards", critic="full", n_steps=40)
+    learner = make_learner(fool_tables(6, 64), kind="facts", critic="full", n_steps=40)
     next(learner.iterations(1))
     return learner
 
@@ -92,7 +92,7 @@ def test_values_without_hands_are_refused(learner):
         learner.policy.predict_values(learner.rollout_buffer.decisions.observations[:1])
 
 
-@pytest.mark.parametrize("kind", ["mlp", "facts", "cards"])
+@pytest.mark.parametrize("kind", ["mlp", "facts"])
 def test_the_policy_of_a_checkpoint_runs_without_its_critic(tmp_path, kind):
     from sb3_contrib import MaskablePPO
 

@@ -168,7 +168,7 @@ def test_every_decision_is_trained_exactly_once():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("kind", "critic"), [("facts", "view"), ("cards", "full")])
+@pytest.mark.parametrize(("kind", "critic"), [("mlp", "view"), ("facts", "full")])
 def test_before_the_first_optimizer_step_every_probability_ratio_is_one(precision, kind, critic):
     tables = fool_tables(6, 64)
     learner = make_learner(tables, hidden=(64, 64), kind=kind, critic=critic, precision=precision, n_steps=48)

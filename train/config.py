@@ -73,13 +73,13 @@ class NetworkConfig:
 
     Attributes:
         kind: "mlp", hidden layers; "facts", whose last layer weighs some facts about each card held, such as how many
-            unseen cards are higher; "cards", where a small network besides scores each card by its facts.
+            unseen cards are higher.
         hidden: widths of the hidden layers, which policy and value share.
         critic: what the value sees in training: the seat's "view", or the "full" table, all hands. The policy sees its
             view alone, always.
     """
 
-    kind: Literal["mlp", "facts", "cards"] = "facts"
+    kind: Literal["mlp", "facts"] = "facts"
     hidden: list[int] = field(default_factory=lambda: [256, 256])
     critic: Literal["view", "full"] = "view"
 

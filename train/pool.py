@@ -27,7 +27,6 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import torch as th
 from stable_baselines3.common.logger import Logger
 
 from fool_env import FoolVectorEnv
@@ -41,9 +40,6 @@ from fool_env.train.compute import Shards
 from fool_env.train.config import PoolConfig
 from fool_env.train.distributed import Ranks
 from fool_env.train.seating import LEARNER, draw_tables, fill_seeds, seat_opponents
-
-BLOCK: Final = 32
-"""Views for one pass of a snapshot; a member has about so many decisions at once."""
 
 _NOBODY: Final = -1
 POOL: Final = 5  # beside the arena's purposes of deals and the ranks', so that no luck is used twice
@@ -222,8 +218,8 @@ class Pool:
             weights = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
             agent = None
             if weights:
-                agent = self._frozen()
-                agent.network.load_state_dict({name: th.from_numpy(array) for name, array in weights.items()})
+                agent = self._freeze()
+                agent.load(weights)
                 agent.episode = EPISODES[self._episode[place]]
             self._agents[self._fixed + place] = agent
 
@@ -275,18 +271,12 @@ class Pool:
             self._taken[self._leaving - self._fixed] = _NOBODY
             self._agents[self._leaving] = None
             self._leaving = _NOBODY
-        place, agent = int(np.argmax(self._taken == _NOBODY)), self._frozen()
+        place, agent = int(np.argmax(self._taken == _NOBODY)), self._freeze()
         self._agents[self._fixed + place] = agent
         self._taken[place] = steps
         self._episode[place] = EPISODES.index(agent.episode)
         self.edges.forget(self._fixed + place)
         self._next_snapshot = (steps // self.config.every + 1) * self.config.every
-
-    def _frozen(self) -> NeuralAgent:
-        """The present network as a member."""
-        agent = self._freeze()
-        agent.block = BLOCK
-        return agent
 
 
 def make_member(name: str) -> Agent:
