@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .neural import NeuralAgent
 
 
+@runtime_checkable
 class Agent(Protocol):
     """Whatever chooses cards; batched, so that a network and a rule look alike.
 

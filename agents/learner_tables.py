@@ -21,12 +21,12 @@ from fool_env.rules import MAX_PLAYERS, Rules
 from fool_env.state import GAME, Record, new_games
 
 from .agent import Agent, OmniscientAgent, make_agent
+from .cautious import choose_cautious
 from .scripted import (
     CautiousAgent,
     HighestAgent,
     LowestAgent,
     RandomAgent,
-    choose_cautious,
     choose_highest,
     choose_lowest,
     choose_random,
@@ -37,7 +37,12 @@ ANY_SEAT: Final = -1
 NOBODY_WAITED_FOR: Final = -1
 
 _RANDOM, _LOWEST, _HIGHEST, _CAUTIOUS = range(4)
-_SCRIPTED: Final = {RandomAgent: _RANDOM, LowestAgent: _LOWEST, HighestAgent: _HIGHEST, CautiousAgent: _CAUTIOUS}
+_SCRIPTED: Final[dict[type, int]] = {
+    RandomAgent: _RANDOM,
+    LowestAgent: _LOWEST,
+    HighestAgent: _HIGHEST,
+    CautiousAgent: _CAUTIOUS,
+}
 _FIRST_AGENT: Final = 8
 """From here on, a kind of player is the number of an agent that is no kernel."""
 
@@ -180,18 +185,16 @@ def make_others(opponents: str | Agent | Sequence[str | Agent], rules: Rules) ->
         AgentError, OSError, ValueError: see `LearnerTables`.
     """
     others = rules.num_players - 1
-    given = [opponents] * others if isinstance(opponents, str) or hasattr(opponents, "act") else list(opponents)
+    given = [opponents] * others if isinstance(opponents, (str, Agent)) else list(opponents)
     if len(given) != others:
         raise ValueError(f"opponents: {len(given)} are given for {others} other seats; one alone takes them all")
-    made: dict[str, Agent] = {}
+    made = {one: make_agent(one) for one in given if isinstance(one, str)}
     agents = []
     for one in given:
-        agent = made.get(one) or make_agent(one) if isinstance(one, str) else one
-        if isinstance(agent, OmniscientAgent) or not hasattr(agent, "act"):
+        agent = made[one] if isinstance(one, str) else one
+        if isinstance(agent, OmniscientAgent) or not isinstance(agent, Agent):
             why = "sees all hands" if isinstance(agent, OmniscientAgent) else "is no agent: it has no act(views, seeds)"
             raise ValueError(f"opponents: {getattr(agent, 'name', agent)!r} {why}")
-        if isinstance(one, str):
-            made[one] = agent
         agents.append(agent)
     return tuple(agents)
 

@@ -98,7 +98,7 @@ class FoolEnv(gymnasium.Env[np.ndarray, int]):
         self._in_play = self._seeded = False
         self.rules = self._tables.rules
         self.observation_space = observation_space()
-        self.action_space = spaces.Discrete(NUM_ACTIONS)
+        self.action_space = spaces.Discrete(NUM_ACTIONS)  # type: ignore[assignment]  # gymnasium's stubs: of NumPy's ints
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -155,7 +155,7 @@ class FoolEnv(gymnasium.Env[np.ndarray, int]):
         """The learner's legal actions as sb3-contrib asks for them: bool (83,)."""
         return self._tables.masks[0].astype(np.bool_)
 
-    def render(self) -> str | None:  # type: ignore[override]  # Gymnasium's type is for frames
+    def render(self) -> str | None:
         """The table as the learner sees it: printed in mode "human", returned in mode "ansi"."""
         if self.render_mode is None:
             gymnasium.logger.warn('render() does nothing without a render_mode: make(..., render_mode="human") prints')
@@ -310,7 +310,7 @@ class FoolSingleAgentVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def _infos(self) -> dict[str, Any]:
         tables = self._tables
-        infos = {
+        infos: dict[str, np.ndarray] = {
             "action_mask": tables.masks,
             "seat": tables.seats,
             "seed": tables.seeds,
