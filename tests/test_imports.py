@@ -39,6 +39,11 @@ def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+def core() -> list[Path]:
+    """The modules of fool_env itself."""
+    return sorted((ROOT / "fool_env").glob("*.py"))
+
+
 def module_name(path: Path) -> str:
     """The dotted name under which a file of the checkout is imported: agents/arena.py is fool_env.agents.arena."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -67,7 +72,7 @@ def imports_from(path: Path, package: str) -> bool:
     return any(name == package or name.startswith(package + ".") for name in imported(path))
 
 
-@pytest.mark.parametrize("path", sources("fool_env"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
 def test_fool_env_imports_run_one_way(path: Path) -> None:
     assert path.stem in LINE_OF, f"give {path.name} its place in FOOL_ENV_ORDER"
     inside = {name.split(".")[1] for name in imported(path) if name.startswith("fool_env.")}
@@ -75,16 +80,21 @@ def test_fool_env_imports_run_one_way(path: Path) -> None:
     assert not wrong, f"{path.name} imports {wrong}, which may import it"
 
 
-@pytest.mark.parametrize("path", sources("fool_env"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
 def test_fool_env_needs_no_learner_and_few_packages(path: Path) -> None:
     assert not imports_from(path, "fool_env.agents")
     assert not imports_from(path, "fool_env.train")
     assert third_party(path) <= FOOL_ENV_PACKAGES
 
 
-@pytest.mark.parametrize("path", sources("agents"), ids=lambda path: path.stem)
-def test_agents_do_not_import_train(path: Path) -> None:
+@pytest.mark.parametrize("path", sources("agents", "fool_env/interop"), ids=lambda path: path.stem)
+def test_agents_and_adapters_do_not_import_train(path: Path) -> None:
     assert not imports_from(path, "fool_env.train")
+
+
+@pytest.mark.parametrize("path", sources("agents"), ids=lambda path: path.stem)
+def test_agents_do_not_import_adapters(path: Path) -> None:
+    assert not imports_from(path, "fool_env.interop")
 
 
 @pytest.mark.parametrize("path", sources("agents", "train"), ids=lambda path: path.stem)

@@ -114,6 +114,18 @@ def save_checkpoint(path: Path, model: Learner, config: RunConfig, seconds: floa
     write_whole(path, buffer.getvalue())
 
 
+def describe_zip(path: Path, config: RunConfig, steps: int) -> None:
+    """Let the zip of a stock algorithm be played as an agent: one whose policy is built on the config's network.
+
+    Args:
+        path: the zip, which gets a `fool.json`; it has no run to be resumed.
+        config: says rules, network and seed.
+        steps: that it was trained for.
+    """
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(DESCRIPTION_FILE, json.dumps(describe_run(config, steps) | {"method": "stock"}, indent=2))
+
+
 def load_checkpoint(path: Path, model: Learner) -> float:
     """Put a model of the same config exactly where the checkpoint was saved; returns the seconds the run had taken.
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import VecEnv
+
+from fool_env.interop.sb3 import MaskedVecEnv
 
 
 class NativeTables(Protocol):
@@ -35,7 +36,7 @@ class NativeTables(Protocol):
         """Go on from such a state."""
 
 
-class SelfPlayVecEnv(VecEnv):
+class SelfPlayVecEnv(MaskedVecEnv):
     """Native tables as Stable-Baselines3 wants to see them.
 
     `SelfPlayPPO` reads `native` in place. The methods serve stock algorithms, with copies, and with the reward that a
@@ -67,30 +68,6 @@ class SelfPlayVecEnv(VecEnv):
         """The outcome of the actions taken."""
         return self.native.observations.copy(), self._rewards, self.native.dones.copy(), self._infos
 
-    def close(self) -> None:
-        """Nothing to release."""
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """No table has attributes of its own, but for SB3's question about rendering."""
-        if attr_name != "render_mode":
-            raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
-        return [None for _ in self._get_indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """No table has attributes of its own."""
-        raise AttributeError(f"SelfPlayVecEnv has no {attr_name}")
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """`action_masks` of every table, bool (actions,) each; there are no other methods."""
-        if method_name != "action_masks":
-            raise AttributeError(f"SelfPlayVecEnv has no {method_name}()")
-        masks = self.native.masks.astype(np.bool_)
-        return [masks[index] for index in self._get_indices(indices)]
-
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether the tables have an attribute: sb3-contrib asks for `action_masks`."""
-        return attr_name == "action_masks"
-
-    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """Native tables wear no wrappers."""
-        return [False for _ in self._get_indices(indices)]
+    def action_masks(self) -> np.ndarray:
+        """The legal actions of the seats to act: bool (tables, actions)."""
+        return self.native.masks.astype(np.bool_)
