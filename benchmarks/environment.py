@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from fool_env import FoolVectorEnv, Game, Rules, fool_v0
@@ -205,6 +206,41 @@ def bench_bare(repeats: int, steps: int) -> None:
         return plays * NUM_TABLES
 
     show("plays", measure(repeats, run)[0], "M plays/s", 1e6, target=8)
+
+
+# --- Fool-v0, one seat of the table
+
+
+class LearnerRun:
+    """Random legal cards of one seat at every table, and what the others play until its next turn."""
+
+    def __init__(self, opponents: str, copy: bool, steps: int) -> None:
+        kwargs = {"num_players": PLAYERS, "opponents": opponents, "copy": copy}
+        self.env = gymnasium.make_vec("fool_env:Fool-v0", NUM_TABLES, vectorization_mode="vector_entry_point", **kwargs)
+        self.masks = self.env.reset(seed=0)[1]["action_mask"]
+        self.actions = np.zeros(NUM_TABLES, np.int64)
+        self.state = np.uint64(1)
+        self.steps = max(1, steps // NUM_TABLES)
+
+    def __call__(self) -> int:
+        """Many steps; how many decisions of the learners these were."""
+        for _ in range(self.steps):
+            self.state = np.uint64(choose(self.masks.view(np.uint8), self.state, self.actions))
+            self.masks = self.env.step(self.actions)[-1]["action_mask"]
+        return self.steps * NUM_TABLES
+
+
+def bench_learner(repeats: int, steps: int) -> None:
+    print(f"\nFool-v0 made by make_vec, {NUM_TABLES} tables of {PLAYERS}, one core: a learner's random decisions")
+    runs = [
+        LearnerRun("highest", False, steps),
+        LearnerRun("highest", True, steps),
+        LearnerRun("cautious", False, steps),
+    ]
+    fast, copied, cautious = measure(repeats, *runs)
+    show("among highest, copy=False", fast, "M decisions/s", 1e6, target=1)
+    show("among highest", copied, "M decisions/s", 1e6)
+    show("among cautious, copy=False", cautious, "M decisions/s", 1e6)
 
 
 # --- memory
@@ -389,6 +425,7 @@ def main() -> None:
     print_machine()
     bench_vector(repeats, steps)
     bench_bare(repeats, steps)
+    bench_learner(repeats, steps // 4)
     bench_memory()
     bench_game(repeats, steps // 50)
     bench_aec(repeats, steps // 200)
