@@ -82,7 +82,9 @@ def _is_official(rules: Rules) -> bool:
 def _origin(says: Mapping[str, Any], seconds: float, digests: Mapping[str, str]) -> list[list[str]]:
     before, machine = says.get("steps_before", 0), says.get("hardware")
     hardware = (
-        "not recorded" if machine is None else f"{machine['cores']} cores of {machine['cpu']}; {machine['device']}"
+        "not recorded"
+        if machine is None
+        else f"{machine['cores']} core{'s' * (machine['cores'] != 1)} of {machine['cpu']}; {machine['device']}"
     )
     return [
         ["plays", f"{says['steps']:,}"],
