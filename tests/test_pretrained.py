@@ -219,7 +219,7 @@ def test_one_command_measures_and_publishes(
     check_shipped("4p")
     card = (folder / "4p.md").read_text()
     assert "| time | 1.50 hours |" in card and "| training seed | 7 |" in card
-    assert re.search(r"\| hardware \| \d+ cores of .+; cpu \|", card)
+    assert re.search(r"\| hardware \| \d+ cores? of .+; cpu \|", card)
     assert f"num_tables: {config.table.num_tables}" in card and "learning_rate: 0.001" in card
     assert "secret-run" not in card
     expected = evaluate(load_agent(checkpoint), make_opponents("highest"), Rules.official(4), deals=4, games=2)
