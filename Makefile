@@ -39,7 +39,7 @@ types:  ## mypy --strict over the whole package
 	cd build/typed/fool_env && ln -s ../../../fool_env/* ../../../agents ../../../train ../../../configs .
 	cd build/typed && $(python) -m mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p fool_env > report || (cat report; exit 1)
 	cat build/typed/report
-	grep -q " in $$(ls fool_env/*.py agents/*.py agents/*/*.py train/*.py configs/*.py | wc -l) source files" build/typed/report
+	grep -q " in $$(ls fool_env/*.py fool_env/*/*.py agents/*.py agents/*/*.py train/*.py configs/*.py | wc -l) source files" build/typed/report
 
 unit:  ## the tests
 	$(python) -m pytest
