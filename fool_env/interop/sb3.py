@@ -1,10 +1,9 @@
 """Stable-Baselines3: many tables of "Fool-v0", one learner each, as the `VecEnv` that its algorithms take.
 
-from stable_baselines3.common.vec_env import VecMonitor
-from sb3_contrib import MaskablePPO
+    tables = gymnasium.make_vec("fool_env:Fool-v0", 256, vectorization_mode="vector_entry_point", opponents="highest")
+    MaskablePPO("MlpPolicy", VecMonitor(SingleAgentVecEnv(tables))).learn(1_000_000)
 
-tables = gymnasium.make_vec("fool_env:Fool-v0", 256, vectorization_mode="vector_entry_point", opponents="highest")
-MaskablePPO("MlpPolicy", VecMonitor(SingleAgentVecEnv(tables))).learn(1_000_000)
+`train/sb3_maskable.py` is a whole script.
 """
 
 from __future__ import annotations
